@@ -1,14 +1,18 @@
 //! `cargo xtask`: sets the machine up, shows the demo, and runs the tests and benches. Needs only
 //! Rust itself, so that it can install the rest.
 
+mod advisories;
 mod dist;
+mod fuzz;
 mod instruction_count;
 mod lint;
+mod lock_file;
 #[cfg(test)]
 mod module_cycles;
 mod packages;
 mod run;
 mod test_runner;
+mod version_requirement;
 mod vm;
 
 use std::process::ExitCode;
@@ -63,7 +67,11 @@ enum Task {
     /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are
     /// more than they were.
     Instructions,
-    /// Check comments, prose, names and the size of folders.
+    /// Run a target of crates/fuzz under libFuzzer, guided by coverage.
+    Fuzz(fuzz::Fuzz),
+    /// List the advisories of the RustSec database that concern the crates of Cargo.lock.
+    Advisories(advisories::Advisories),
+    /// Check comments, prose, names, the size of folders, and dependencies.
     Lint,
     /// Remove network namespaces that test beds left which were killed.
     Sweep,
@@ -107,6 +115,8 @@ fn run_task(task: Task) -> Result<()> {
             packages::set_up_tests()?;
             instruction_count::check()
         }
+        Task::Fuzz(fuzz) => fuzz::run(&fuzz),
+        Task::Advisories(advisories) => advisories::run(&advisories),
         Task::Lint => lint::run(),
         Task::Sweep => {
             run::require_root("sweeping")?;

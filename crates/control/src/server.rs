@@ -182,16 +182,7 @@ pub async fn serve(
     telemetry: impl Fn() -> v1::Telemetry + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let api = Api {
-        access: Access::new(&about.admins),
-        info: about,
-        owner: LoopOwner(requests),
-        watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
-        journal,
-        event_readers: Arc::new(Semaphore::new(MAX_EVENT_READERS)),
-        telemetry: Box::new(telemetry),
-    };
-    let service = ControlServer::new(api).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let service = service(about, requests, journal, telemetry);
     tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
@@ -202,6 +193,26 @@ pub async fn serve(
         .add_service(service)
         .serve_with_incoming_shutdown(clients(listener), stop)
         .await
+}
+
+/// Makes the service behind [`serve`], without a connection: as [`serve`], clients of a call are
+/// those that its [`Peer`] extension names.
+pub fn service(
+    about: DaemonInfo,
+    requests: mpsc::Sender<Request>,
+    journal: Journal,
+    telemetry: impl Fn() -> v1::Telemetry + Send + Sync + 'static,
+) -> ControlServer<impl Control> {
+    let api = Api {
+        access: Access::new(&about.admins),
+        info: about,
+        owner: LoopOwner(requests),
+        watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
+        journal,
+        event_readers: Arc::new(Semaphore::new(MAX_EVENT_READERS)),
+        telemetry: Box::new(telemetry),
+    };
+    ControlServer::new(api).max_decoding_message_size(MAX_REQUEST_BYTES)
 }
 
 /// Accepts connections; those without a free slot are closed.

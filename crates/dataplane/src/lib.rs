@@ -12,6 +12,8 @@
 //! is a parameter. A simulated software switch runs the same [`Iteration`].
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 mod batch_ops;
 pub mod capture;
@@ -46,7 +48,9 @@ pub use port::{Port, PortFault};
 pub use punt_ring::{PuntRings, PuntedBytes};
 pub use sleeper::Sleeper;
 
-/// The atomics of the doorbell. Its test compiles the same file with the atomics of `loom`.
-mod atomics {
-    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+/// What loops and threads share: atomics, and bounded queues. The tests of interleavings compile
+/// the same files with those of `loom`.
+mod shared {
+    pub(crate) use crossbeam::queue::ArrayQueue;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 }

@@ -2,6 +2,8 @@
 //! clock, socket, thread or `unsafe`, so the daemon and the simulator run the same code.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 pub mod buffer;
 mod cow_table;

@@ -106,25 +106,56 @@ impl Service {
         let _stream = self.streams.try_acquire().map_err(full)?;
         let peer = request.remote_addr();
         let mut stream = request.into_inner();
-        let mut parts = Parts { text: String::new(), of_all: Arc::clone(&self.bytes) };
+        let mut assembler = ChunkAssembler::sharing(&self.bytes);
         while let Some(message) = stream.message().await? {
-            let Some((device, path, json)) = whole(message, &mut parts)? else { continue };
+            let Some((device, path, json)) = assembler.add(message)? else { continue };
             (self.sink)(Received { peer, device, path, json })?;
         }
         Ok(Response::new(DialoutResponse { response: ANSWER.to_owned() }))
     }
 }
 
-/// The chunks of an incomplete message.
+/// Reassembles the messages of a stream from their chunks.
 #[derive(Debug, Default)]
-struct Parts {
+pub struct ChunkAssembler {
     text: String,
-    /// Bytes of those of all streams.
+    /// Bytes of the incomplete messages of all streams.
     of_all: Arc<AtomicUsize>,
 }
 
-impl Parts {
-    fn add(&mut self, chunk: &str) -> Result<(), Status> {
+impl ChunkAssembler {
+    /// Makes an assembler that shares the limit of incomplete messages with others.
+    fn sharing(of_all: &Arc<AtomicUsize>) -> Self {
+        Self { text: String::new(), of_all: Arc::clone(of_all) }
+    }
+
+    /// Returns the bytes of the incomplete messages of all assemblers that share the limit.
+    pub fn bytes_of_all(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.of_all)
+    }
+
+    /// Takes the next message of the stream. Returns device, path and JSON of a message once all
+    /// its chunks have arrived.
+    ///
+    /// # Errors
+    /// The incomplete messages are too large, or chunks are missing.
+    pub fn add(&mut self, message: DialoutMsg) -> Result<Option<(DeviceInfo, String, String)>, Status> {
+        let DialoutMsg { device_msg, sensor_path, json_data, chunk_msg } = message;
+        let Some(chunk) = chunk_msg else { return Ok(Some((device_msg, sensor_path, json_data))) };
+        if chunk.node_id == 0 {
+            self.take();
+        }
+        self.push(&json_data)?;
+        if chunk.node_id.saturating_add(1) < chunk.total_fragments {
+            return Ok(None);
+        }
+        if i64::try_from(self.text.len()) != Ok(chunk.total_size) {
+            return Err(Status::data_loss("the chunks of a message are not all here"));
+        }
+        Ok(Some((device_msg, sensor_path, self.take())))
+    }
+
+    fn push(&mut self, chunk: &str) -> Result<(), Status> {
         if self.text.len() + chunk.len() > MOST_BYTES {
             return Err(Status::resource_exhausted("a message of more than 64 MiB"));
         }
@@ -142,7 +173,7 @@ impl Parts {
     }
 }
 
-impl Drop for Parts {
+impl Drop for ChunkAssembler {
     fn drop(&mut self) {
         self.take();
     }
@@ -166,24 +197,6 @@ impl GRpcDialout for Service {
     ) -> Result<Response<DialoutResponse>, Status> {
         self.take(request).await
     }
-}
-
-/// Returns device, path and JSON of a message once all its chunks have arrived; `parts` holds the
-/// earlier chunks.
-fn whole(message: DialoutMsg, parts: &mut Parts) -> Result<Option<(DeviceInfo, String, String)>, Status> {
-    let DialoutMsg { device_msg, sensor_path, json_data, chunk_msg } = message;
-    let Some(chunk) = chunk_msg else { return Ok(Some((device_msg, sensor_path, json_data))) };
-    if chunk.node_id == 0 {
-        parts.take();
-    }
-    parts.add(&json_data)?;
-    if chunk.node_id + 1 < chunk.total_fragments {
-        return Ok(None);
-    }
-    if i64::try_from(parts.text.len()) != Ok(chunk.total_size) {
-        return Err(Status::data_loss("the chunks of a message are not all here"));
-    }
-    Ok(Some((device_msg, sensor_path, parts.take())))
 }
 
 /// The position of a message's number in its session.
@@ -237,14 +250,15 @@ mod tests {
             json_data: text.to_owned(),
             chunk_msg: Some(ChunkInfo { total_size, total_fragments: 3, node_id }),
         };
-        let mut parts = Parts::default();
-        parts.add("left over").unwrap();
-        assert_eq!(whole(chunk("a", 0, 3), &mut parts).unwrap(), None);
-        assert_eq!(whole(chunk("b", 1, 3), &mut parts).unwrap(), None);
-        let (_, path, json) = whole(chunk("c", 2, 3), &mut parts).unwrap().unwrap();
-        assert_eq!((path.as_str(), json.as_str(), parts.text.as_str()), ("p", "abc", ""));
-        assert_eq!(parts.of_all.load(Relaxed), 0);
-        assert!(whole(chunk("c", 2, 3), &mut parts).is_err());
+        let mut assembler = ChunkAssembler::default();
+        assembler.push("left over").unwrap();
+        assert_eq!(assembler.add(chunk("a", 0, 3)).unwrap(), None);
+        assert_eq!(assembler.add(chunk("b", 1, 3)).unwrap(), None);
+        let (_, path, json) = assembler.add(chunk("c", 2, 3)).unwrap().unwrap();
+        assert_eq!((path.as_str(), json.as_str(), assembler.text.as_str()), ("p", "abc", ""));
+        assert_eq!(assembler.of_all.load(Relaxed), 0);
+        assert!(assembler.add(chunk("c", 2, 3)).is_err());
+        assert!(assembler.add(chunk("d", u64::MAX, 3)).is_err(), "a number without a next one");
     }
 
     /// Five streams with chunks of 60 MiB each: the fifth is refused, and what a refused or a
@@ -253,11 +267,10 @@ mod tests {
     fn incomplete_messages_of_all_streams_are_bounded_together() {
         let of_all = Arc::new(AtomicUsize::new(0));
         let chunk = "x".repeat(60 << 20);
-        let mut streams: Vec<_> =
-            (0..5).map(|_| Parts { text: String::new(), of_all: Arc::clone(&of_all) }).collect();
-        let taken: Vec<bool> = streams.iter_mut().map(|parts| parts.add(&chunk).is_ok()).collect();
+        let mut streams: Vec<_> = (0..5).map(|_| ChunkAssembler::sharing(&of_all)).collect();
+        let taken: Vec<bool> = streams.iter_mut().map(|stream| stream.push(&chunk).is_ok()).collect();
         assert_eq!(taken, [true, true, true, true, false]);
-        assert!(streams[0].add(&chunk).is_err(), "one message has a limit of its own");
+        assert!(streams[0].push(&chunk).is_err(), "one message has a limit of its own");
         streams.pop();
         streams[0].take();
         assert_eq!(of_all.load(Relaxed), 180 << 20);

@@ -6,6 +6,8 @@
 //! only crate with `unsafe`: for the mappings of guest memory and accesses to it, in [`memory`].
 //!
 //! Source: Virtual I/O Device 1.2; QEMU's vhost-user protocol; docs/vhost-user.md.
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 mod backend;
 mod error;
@@ -22,3 +24,10 @@ pub use memory::UnsealedMemory;
 pub use port::device::MAX_PAIRS;
 pub use port::{PortSettings, VirtioPort};
 pub use vhost_user::{SocketSettings, VhostLink, VhostUser};
+
+/// What threads and loops share: atomics, and bounded queues. The test of interleavings compiles
+/// the same file with those of `loom`.
+mod shared {
+    pub(crate) use crossbeam::queue::ArrayQueue;
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+}

@@ -7,6 +7,8 @@
 //! parser, and what they allocate is bounded by the length of the frame.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 pub mod bitset;
 pub mod checksum;

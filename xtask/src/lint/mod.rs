@@ -1,5 +1,8 @@
-//! `cargo xtask lint`: checks comments, prose and names for what rustfmt and clippy do not see.
+//! `cargo xtask lint`: checks comments, prose and names for what rustfmt and clippy do not see, and
+//! the dependencies.
 
+mod dependencies;
+mod license;
 mod rules;
 mod rust_tokens;
 mod words;
@@ -42,6 +45,7 @@ fn find_all() -> Result<Vec<Finding>> {
         let text = fs::read_to_string(repo_root().join(path)).with_context(|| path.clone())?;
         rules::check_file(path, &text, &mut findings);
     }
+    dependencies::check(&mut findings)?;
     findings.sort();
     Ok(findings)
 }

@@ -41,6 +41,8 @@ pub enum Rule {
     Folder,
     /// The doc comment of a public item does not merely repeat its name.
     Repeat,
+    /// Dependencies have allowed licenses, one source, and no unlisted second version.
+    Dependency,
 }
 
 impl Rule {
@@ -54,6 +56,7 @@ impl Rule {
             Self::Type => "type",
             Self::Folder => "folder",
             Self::Repeat => "repeat",
+            Self::Dependency => "dependency",
         }
     }
 }

@@ -10,6 +10,7 @@
 //! and a chunk, whatever is in the recording. Source: `docs/monitoring/recorder.md`.
 
 use std::io::{ErrorKind, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::{Buf, Bytes};
 use switch::monitor::counters::PfcCount;
@@ -109,6 +110,16 @@ impl<R: Read> Replay<R> {
         until: Instant,
         reported: &mut impl FnMut(Instant, Event),
     ) -> Result<(), Error> {
+        // A checkpoint is the whole state of a switch, which relies on its parts to agree. No
+        // recorder writes others, but a forged file may have them.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run(until, reported)));
+        ended.unwrap_or_else(|_| {
+            self.player = None;
+            Err(Error::Malformed("the state of the switch contradicts itself".into()))
+        })
+    }
+
+    fn run(&mut self, until: Instant, reported: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
         while self.now < until && (!self.remaining.is_empty() || self.next_chunk()?) {
             self.step(reported)?;
         }

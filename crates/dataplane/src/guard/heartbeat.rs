@@ -8,15 +8,16 @@
 //! stalls".
 
 use std::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use switch::monitor::counters::PfcCount;
-use switch::settings::{MAX_PORTS, PRIORITIES};
+use switch::settings::MAX_PORTS;
 use switch::{Instant, Nanos};
 use wire::bitset::{Set8, Set64};
 
+use crate::guard::reports::GuardReports;
 use crate::poll_loop::stats::{LoopStats, LoopTimes};
 
 /// Replaces the time of an iteration: the loop sleeps, and any received frame wakes it.
@@ -49,21 +50,7 @@ pub struct Heartbeat {
     pub(crate) times: LoopStats,
     /// Bit n is set if a frame has been received on port n lately.
     active_ports: AtomicU64,
-    /// The guard has left a report that the loop has not taken.
-    has_reports: AtomicBool,
-    ports: [GuardReport; MAX_PORTS],
-}
-
-/// The PFC frames that the guard sent on a port since the loop last took the report.
-#[derive(Debug, Default)]
-struct GuardReport {
-    frames: AtomicU64,
-    /// The frames that paused each priority.
-    xoff_frames: [AtomicU64; PRIORITIES],
-    /// When the last PFC frame was sent.
-    at_ns: AtomicU64,
-    /// When a thread of the guard was last about to send one; 0 if the loop has run since.
-    claimed_ns: AtomicU64,
+    reports: GuardReports,
 }
 
 impl Default for Heartbeat {
@@ -74,8 +61,7 @@ impl Default for Heartbeat {
             refresh_at: AtomicU64::new(Instant::NEVER.0),
             times: LoopStats::default(),
             active_ports: AtomicU64::new(0),
-            has_reports: AtomicBool::new(false),
-            ports: std::array::from_fn(|_| GuardReport::default()),
+            reports: GuardReports::new(MAX_PORTS),
         }
     }
 }
@@ -140,55 +126,25 @@ impl Heartbeat {
     /// Claims the XOFF that is due on a port on behalf of the loop: true for one thread of the
     /// guard when the loop has stalled, and each `refresh_ns` from then on.
     pub fn claim(&self, port: usize, refresh_ns: Nanos, now: Instant) -> bool {
-        let claimed = &self.ports[port].claimed_ns;
-        let last = claimed.load(Relaxed);
-        let is_due = last == 0 || now.since(Instant(last)) >= refresh_ns;
-        is_due && claimed.compare_exchange(last, now.0.max(1), Relaxed, Relaxed).is_ok()
+        self.reports.claim(port, refresh_ns, now)
     }
 
     /// Makes the XOFF of these ports due again that were claimed before a time, should the loop
     /// still be stalled.
     pub fn repeat_claims(&self, ports: Set64, before: Instant) {
-        for claimed in ports.into_iter().map(|port| &self.ports[port].claimed_ns) {
-            let last = claimed.load(Relaxed);
-            if last < before.0 {
-                let _ = claimed.compare_exchange(last, 0, Relaxed, Relaxed); // or it was just claimed
-            }
-        }
+        ports.into_iter().for_each(|port| self.reports.repeat_claim(port, before));
     }
 
     /// Records that the guard has sent an XOFF for these priorities on a port.
     pub fn record_sent(&self, port: usize, priorities: Set8, at: Instant) {
-        let reported = &self.ports[port];
-        reported.at_ns.store(at.0, Relaxed);
-        reported.frames.fetch_add(1, Relaxed);
-        priorities.into_iter().for_each(|p| _ = reported.xoff_frames[p].fetch_add(1, Relaxed));
-        self.has_reports.store(true, Release);
+        self.reports.record_sent(port, priorities, at);
     }
 
     /// Takes what the guard has recorded; called once per iteration. Calls `reported` with a
     /// port's number, the frames that the guard sent on it, and the time of the last one.
     #[inline]
     pub(crate) fn take_reports(&self, reported: impl FnMut(usize, PfcCount, Instant)) {
-        if self.has_reports.load(Relaxed) {
-            self.take_reports_slow(reported);
-        }
-    }
-
-    #[cold]
-    fn take_reports_slow(&self, mut report: impl FnMut(usize, PfcCount, Instant)) {
-        self.has_reports.swap(false, Acquire);
-        for (number, reported) in self.ports.iter().enumerate() {
-            reported.claimed_ns.store(0, Relaxed);
-            let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
-            let xoff_frames = std::array::from_fn(|p| take(&reported.xoff_frames[p]));
-            let frames = PfcCount { frames: take(&reported.frames), xoff_frames, ..PfcCount::default() };
-            // The guard may be in the middle of recording one. It sets `has_reports` again
-            // afterwards.
-            if frames != PfcCount::default() {
-                report(number, frames, Instant(reported.at_ns.load(Relaxed)));
-            }
-        }
+        self.reports.take(reported);
     }
 }
 

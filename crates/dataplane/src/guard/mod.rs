@@ -5,4 +5,5 @@
 //! stalls".
 
 pub mod heartbeat;
+mod reports;
 pub mod stall_detector;

@@ -3,11 +3,9 @@
 //! Rule: one side pushes batches and the other pops them, in the same order. The number of batches,
 //! full or empty, never changes, so the ring is bounded and nothing is allocated. When no batch is
 //! empty, the producer keeps its items and tries again later. Source: docs/multi-core.md, "Batch
-//! rings".
+//! rings". `tests/interleavings/batches.rs` tests it, with all interleavings of both sides.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-use crossbeam::queue::ArrayQueue;
+use crate::shared::{ArrayQueue, AtomicUsize, Ordering::Relaxed};
 
 /// A ring of batches of one type of item. Each batch has a note, which applies to all its items.
 #[derive(Debug)]
@@ -87,33 +85,5 @@ impl<T> BatchRing<T> {
     fn recycle(&self, batch: Vec<T>) {
         let given = self.empty.push(batch);
         debug_assert!(given.is_ok(), "there is a slot for each batch");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_leave_in_order_and_a_full_ring_accepts_none() {
-        let ring = BatchRing::new(2, 3);
-        let mut items: Vec<u8> = (0..9).collect();
-        assert!(ring.push(7, &mut items) && ring.push(8, &mut items));
-        assert!(!ring.push(9, &mut items), "two batches are there");
-        assert_eq!((items.len(), ring.items(), ring.room()), (3, 6, 0));
-        let mut out = vec![100];
-        assert_eq!(ring.pop(&mut out), Some(7));
-        assert!(ring.push(9, &mut items));
-        assert_eq!([ring.pop(&mut out), ring.pop(&mut out), ring.pop(&mut out)], [Some(8), Some(9), None]);
-        assert_eq!(out, [100, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!((ring.items(), ring.room(), ring.is_empty()), (0, 2, true));
-    }
-
-    /// A batch can consist of its note alone.
-    #[test]
-    fn a_batch_may_be_empty() {
-        let ring = BatchRing::<u8>::new(1, 3);
-        assert!(ring.push(5, &mut Vec::new()) && !ring.is_empty());
-        assert_eq!((ring.pop(&mut Vec::new()), ring.is_empty()), (Some(5), true));
     }
 }

@@ -5,9 +5,9 @@
 //! that each write and then read what the other writes, at least one sees the other's write
 //! (Dekker). So no work is left for a sleeper.
 //!
-//! `tests/doorbell.rs` tries all interleavings of both with `loom`.
+//! `tests/interleavings/doorbells.rs` tries all interleavings of both with `loom`.
 
-use crate::atomics::{AtomicBool, Ordering, fence};
+use crate::shared::{AtomicBool, Ordering, fence};
 use std::task::Waker;
 
 /// The doorbell of one loop.

@@ -128,6 +128,7 @@ pub struct HeapMemory {
 impl HeapMemory {
     /// Makes `frames` frames of `frame_bytes` bytes each, all free.
     pub fn new(frames: usize, frame_bytes: usize) -> Self {
+        #[expect(clippy::expect_used, reason = "at the start, with a number of our own")]
         let frames = u32::try_from(frames).expect("frame numbers are 32 bits");
         Self { bytes: Vec::new(), frame_bytes, free: Vec::new(), fresh: 0, frames, is_refused: false }
     }

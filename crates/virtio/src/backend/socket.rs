@@ -170,6 +170,7 @@ fn serve(stream: UnixStream, back_end: BackEnd, stop: &Stop) -> BackEnd {
     let shared = Arc::new(Mutex::new(back_end));
     let reason = answer(stream, &shared, stop);
     stop.set_connection(None);
+    #[expect(clippy::expect_used, reason = "the only other handle was in `answer`, which has returned")]
     let back_end = Arc::into_inner(shared).expect("the handler is gone");
     let mut back_end = back_end.into_inner().unwrap_or_else(PoisonError::into_inner);
     back_end.disconnect();

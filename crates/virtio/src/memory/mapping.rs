@@ -119,6 +119,7 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(system("mmap", io::Error::last_os_error()));
         }
+        #[expect(clippy::expect_used, reason = "an address that the kernel chooses is never 0")]
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at 0");
         Ok(Self { base, mapped_bytes, offset: spec.file_offset as usize, len: spec.len_bytes })
     }

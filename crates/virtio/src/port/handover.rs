@@ -1,10 +1,10 @@
 //! The hand-over of a guest's rings between the port's control thread and its loop.
 //!
-//! Rule: at any time either the thread or the loop owns the rings ([`Device`]). The thread takes
-//! them back before it changes anything that they depend on, and the loop gives them back in its
-//! next iteration, with the indices where it stopped. So the answer to GET_VRING_BASE, and the
-//! unmapping of memory, come after the loop's last access. Neither side locks. Source: QEMU's
-//! vhost-user protocol, "Ring states".
+//! Rule: at any time either the thread or the loop owns the rings ([`Device`]), by their
+//! [`Exchange`]. The thread takes them back before it changes anything that they depend on, and the
+//! loop gives them back in its next iteration, with the indices where it stopped. So the answer to
+//! GET_VRING_BASE, and the unmapping of memory, come after the loop's last access. Neither side
+//! locks. Source: QEMU's vhost-user protocol, "Ring states".
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam::queue::ArrayQueue;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::port::device::Device;
+use crate::port::exchange::Exchange;
 use crate::ring::fault::RingFault;
 
 /// How often the control thread looks whether the loop has answered.
@@ -25,13 +25,8 @@ const LOOK: Duration = Duration::from_micros(50);
 /// What the control thread and the loop share.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    to_loop: ArrayQueue<Box<Device>>,
-    to_control: ArrayQueue<Option<Box<Device>>>,
-    /// The thread wants the rings back, or has given some.
-    pub(crate) has_news: AtomicBool,
-    wants_back: AtomicBool,
-    /// The loop serves the port, and so answers.
-    is_served: AtomicBool,
+    /// The rings.
+    exchange: Exchange<Box<Device>>,
     /// The loop has stopped serving the port, and the port's owner has not taken notice yet.
     pub(crate) has_detached: AtomicBool,
     /// A guest's driver is there: the link is up.
@@ -51,11 +46,7 @@ impl Handover {
         let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         kicks.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0))?;
         Ok(Arc::new(Self {
-            to_loop: ArrayQueue::new(1),
-            to_control: ArrayQueue::new(1),
-            has_news: AtomicBool::new(false),
-            wants_back: AtomicBool::new(false),
-            is_served: AtomicBool::new(false),
+            exchange: Exchange::new(),
             has_detached: AtomicBool::new(false),
             is_linked: AtomicBool::new(false),
             kicks,
@@ -93,66 +84,48 @@ impl Handover {
         }
     }
 
+    /// Announces news to the loop, and wakes it.
     fn notify(&self) {
-        self.has_news.store(true, Ordering::Release);
+        self.exchange.announce();
+        self.wake();
+    }
+
+    fn wake(&self) {
         let _ = self.wake.write(1); // if its counter is full, the loop is awake
     }
 
     /// Gives rings to the loop.
     pub(crate) fn give(&self, device: Box<Device>) {
-        let taken = self.to_loop.push(device);
-        debug_assert!(taken.is_ok(), "the loop has none");
-        self.notify();
+        self.exchange.give(device);
+        self.wake();
     }
 
     /// Takes the rings back. Waits for the loop, if it serves the port.
     pub(crate) fn take_back(&self) -> Option<Box<Device>> {
-        if let Some(device) = self.to_loop.pop() {
-            return Some(device); // the loop never saw them
-        }
-        self.wants_back.store(true, Ordering::SeqCst);
-        self.notify();
-        loop {
-            if let Some(device) = self.to_control.pop() {
-                self.wants_back.store(false, Ordering::SeqCst);
-                return device;
-            }
-            // A loop that stopped serving has put back what it had before it said so.
-            if !self.is_served.load(Ordering::SeqCst) {
-                self.wants_back.store(false, Ordering::SeqCst);
-                return self.to_control.pop().flatten().or_else(|| self.to_loop.pop());
-            }
-            std::thread::sleep(LOOK);
-        }
+        self.exchange.take_back(|| self.wake(), || std::thread::sleep(LOOK))
+    }
+
+    /// The loop's side: true if the thread has news.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.exchange.has_news()
     }
 
     /// The loop's side: gives back `device` if that is wanted, or takes a new one.
     #[cold]
     pub(crate) fn exchange(&self, device: &mut Option<Box<Device>>) {
-        self.has_news.store(false, Ordering::SeqCst);
-        if self.wants_back.swap(false, Ordering::SeqCst) {
-            let _ = self.to_control.push(device.take());
-        }
-        if device.is_none()
-            && let Some(given) = self.to_loop.pop()
-        {
-            *device = Some(given);
-        }
+        self.exchange.exchange(device);
     }
 
     /// The loop's side: it serves the port from now on.
     pub(crate) fn begin_serving(&self) {
-        self.is_served.store(true, Ordering::SeqCst);
-        self.has_news.store(true, Ordering::SeqCst);
+        self.exchange.begin_serving();
     }
 
-    /// The loop's side: it no longer serves the port, and puts its rings where the thread, or the
-    /// loop when it serves the port again, finds them.
+    /// The loop's side: it no longer serves the port, and leaves its rings to the thread, or to the
+    /// loop when it serves the port again.
     pub(crate) fn end_serving(&self, device: Option<Box<Device>>) {
-        if let Some(device) = device {
-            let _ = self.to_loop.push(device);
-        }
-        if self.is_served.swap(false, Ordering::SeqCst) {
+        if self.exchange.end_serving(device) {
             self.has_detached.store(true, Ordering::Release);
         }
     }

@@ -9,6 +9,7 @@
 //! Device".
 
 pub(crate) mod device;
+mod exchange;
 pub(crate) mod handover;
 mod pauses;
 mod rx;
@@ -128,7 +129,7 @@ impl<M> VirtioPort<M> {
     where
         M: FrameMemory,
     {
-        if self.handover.has_news.load(Ordering::Relaxed) {
+        if self.handover.has_news() {
             self.handover.exchange(&mut self.device);
             (self.buffers_of_a_frame, self.most_posted) = ([1; MAX_PAIRS], [0; MAX_PAIRS]);
             self.update_room();
@@ -222,7 +223,7 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
     }
 
     fn has_pending(&self) -> bool {
-        if self.handover.has_news.load(Ordering::Relaxed) {
+        if self.handover.has_news() {
             return self.is_open;
         }
         let Some(device) = self.device.as_ref().filter(|_| self.is_open) else { return false };

@@ -1,5 +1,4 @@
-//! The doorbell, in every interleaving of its two sides that memory models allow: the same file
-//! that the loops use, with atomics of `loom`.
+//! The doorbell: nothing is left beside a sleeper.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -8,12 +7,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-mod atomics {
-    pub use loom::sync::atomic::{AtomicBool, Ordering, fence};
-}
-
-#[path = "../src/io_core/doorbell.rs"]
-#[allow(dead_code, reason = "a part of it is enough here")]
+#[path = "../../src/io_core/doorbell.rs"]
 mod doorbell;
 
 use doorbell::Doorbell;
@@ -46,9 +40,7 @@ impl Wake for Sleep {
 /// loop takes them all, and sleeps whenever it finds none. If it ever slept while an item was
 /// there, no thread would wake it, and `loom` would report that.
 fn all_is_taken(threads: usize, preemptions: Option<usize>) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.check(move || {
+    crate::check(preemptions, move || {
         let sleep = Arc::new(Sleep::default());
         let bell = Arc::new(Doorbell::new(Waker::from(Arc::clone(&sleep))));
         let left = Arc::new(AtomicUsize::new(0));

@@ -1,0 +1,102 @@
+//! The exchange of rings between a port's control thread and its loop, in every interleaving that
+//! memory models allow: the same file that the port uses, with atomics of `loom`. Source:
+//! docs/reliability.md, "Concurrency".
+
+use std::sync::Arc;
+
+use loom::thread;
+
+#[path = "../src/port/exchange.rs"]
+#[allow(dead_code, reason = "a part of it is enough here")]
+mod exchange;
+
+use exchange::Exchange;
+
+/// What `virtio` has under this name, with atomics of `loom`; bounded queues are behind a lock.
+mod shared {
+    pub use loom::sync::atomic::{AtomicBool, Ordering};
+
+    #[derive(Debug)]
+    pub struct ArrayQueue<T> {
+        entries: loom::sync::Mutex<std::collections::VecDeque<T>>,
+        capacity: usize,
+    }
+
+    impl<T> ArrayQueue<T> {
+        pub fn new(capacity: usize) -> Self {
+            Self { entries: Default::default(), capacity }
+        }
+
+        pub fn push(&self, entry: T) -> Result<(), T> {
+            let mut entries = self.entries.lock().unwrap();
+            if entries.len() == self.capacity {
+                return Err(entry);
+            }
+            entries.push_back(entry);
+            Ok(())
+        }
+
+        pub fn pop(&self) -> Option<T> {
+            self.entries.lock().unwrap().pop_front()
+        }
+    }
+}
+
+/// What a loop does, in order.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Serves the port from now on.
+    Begin,
+    /// Runs an iteration.
+    Iterate,
+    /// No longer serves the port.
+    End,
+}
+
+/// The thread gives a value and takes it back, as before a change, while the loop does its steps,
+/// and then as long as it serves the port. Returns nothing: the thread must have the value.
+fn is_taken_back(steps: &'static [Step], gives_before: bool) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let exchange = Arc::new(Exchange::new());
+        if gives_before {
+            exchange.give(7);
+        }
+        let of_loop = {
+            let exchange = Arc::clone(&exchange);
+            thread::spawn(move || {
+                let mut value = None;
+                for step in steps {
+                    match step {
+                        Step::Begin => exchange.begin_serving(),
+                        Step::Iterate if exchange.has_news() => exchange.exchange(&mut value),
+                        Step::Iterate => {}
+                        Step::End => drop(exchange.end_serving(value.take())),
+                    }
+                }
+                exchange.end_serving(value.take());
+            })
+        };
+        if !gives_before {
+            exchange.give(7);
+        }
+        let taken = exchange.take_back(|| (), thread::yield_now);
+        assert_eq!(taken, Some(7), "the loop has none now");
+        of_loop.join().unwrap();
+        exchange.give(8); // there is room
+        assert_eq!(exchange.take_back(|| (), thread::yield_now), Some(8));
+    });
+}
+
+#[test]
+fn the_loop_gives_back_what_it_has() {
+    is_taken_back(&[Step::Begin, Step::Iterate, Step::Iterate, Step::Iterate], true);
+    is_taken_back(&[Step::Begin, Step::Iterate, Step::Iterate], false);
+}
+
+/// The port goes down, and comes up again, at any time.
+#[test]
+fn a_loop_that_serves_again_keeps_nothing_that_is_wanted() {
+    is_taken_back(&[Step::Begin, Step::Iterate, Step::End, Step::Begin, Step::Iterate], true);
+}
