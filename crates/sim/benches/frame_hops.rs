@@ -102,6 +102,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         stop_ns: duration_ns,
         ecn: true,
         dcqcn: Some(DcqcnSettings::PAPER),
+        acks: None,
     };
     Scenario {
         title: format!("{leaves} leaves, {spines} spines, {hosts} hosts"),

@@ -83,6 +83,9 @@ pub struct TrafficOutcome {
     pub marked_frames: u64,
     /// CNPs that arrived at the senders.
     pub cnps: u64,
+    /// Frames that were sent again, beyond `sent_frames`; `None` if frames are not acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted_frames: Option<u64>,
     /// Received bit/s on the wire while the traffic was on, after the warm-up.
     pub throughput_bps: f64,
     /// Jain's index of the flows' throughput: 1 if all are equal, 1/n if one of n has all. `None`
@@ -159,6 +162,8 @@ pub struct FlowOutcome {
     pub marked_frames: u64,
     /// CNPs that arrived at the sender.
     pub cnps: u64,
+    /// Frames that were sent again, beyond `sent_frames`.
+    pub retransmitted_frames: u64,
     /// Received bit/s on the wire while the flow was on, after the warm-up.
     pub throughput_bps: f64,
     /// When the flow began.

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use config::{Negotiated, PortDcbx};
 use dataplane::{Iteration, Port, RX_BATCH, RecordedSwitch};
+use endpoint::transport::HopRecord;
 use switch::{
     FrameId, FrameMemory, HeapMemory, Instant, PortSettings, RxDesc, Switch, SwitchSettings, TxDesc,
     frames_needed,
@@ -323,6 +324,21 @@ impl SimSwitch {
             && *arrived != NEVER
         {
             log.left(flow, line, std::mem::replace(arrived, NEVER), wires.now);
+        }
+        if let Some(int) = &mut wires.int
+            && let (false, Content::Data { flow, number, .. }) = (is_control(bytes), content(bytes))
+        {
+            let direction = &wires.directions[line];
+            let cell_bytes = u64::from(self.switch.settings().buffer.cell_bytes);
+            let own_cells = u64::from(outgoing.len).div_ceil(cell_bytes);
+            let queued_cells = u64::from(self.switch.queued_cells(port)).saturating_sub(own_cells);
+            int.left(flow, number, || HopRecord {
+                link: line as u32,
+                queue_bytes: queued_cells * cell_bytes,
+                tx_bytes: direction.counts.bytes,
+                at: instant(wires.now),
+                speed_bps: direction.speed_bps(),
+            });
         }
         wires.send(line, outgoing.len, bytes);
         self.ports[port].sending = Some(outgoing);

@@ -22,7 +22,7 @@ use crate::results::{
 use crate::routes::Routes;
 use crate::routes::ideal_path::IdealPath;
 use crate::scenario::{LinkEnd, NodeKind, Scenario};
-use crate::simulation::{LldpEnd, NodeIndex, Simulation};
+use crate::simulation::{LldpEnd, NodeIndex, Simulation, routes_of};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
 
@@ -43,8 +43,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
     let in_network = in_network(simulation);
     let imbalances = imbalances(simulation, &snapshots);
     let scenario = simulation.scenario;
-    let mut routes = Routes::shortest(&scenario.nodes, &scenario.links);
-    scenario.routes.iter().for_each(|route| routes.set(*route));
+    let routes = routes_of(scenario);
     let flows = flow_outcomes(simulation, &routes, &in_network);
     set_ideal_times(simulation, &routes);
     let mut outcome = Results {
@@ -129,6 +128,7 @@ fn traffic_outcome(
         reordered_frames: sum(|flow| flow.receiver.reordered_frames),
         marked_frames: sum(|flow| flow.receiver.marked_frames),
         cnps: sum(Flow::cnps),
+        retransmitted_frames: traffic.acks.map(|_| sum(Flow::retransmitted_frames)),
         throughput_bps: if active == 0 { 0.0 } else { record.line_bytes as f64 * 8e12 / active as f64 },
         fairness: fairness(flow_outcomes[range].iter().map(|flow| flow.throughput_bps)),
         messages,
@@ -180,6 +180,7 @@ fn flow_outcomes(simulation: &Simulation, routes: &Routes, in_network: &[u64]) -
             reordered_frames: receiver.reordered_frames,
             marked_frames: receiver.marked_frames,
             cnps: flow.cnps(),
+            retransmitted_frames: flow.retransmitted_frames(),
             throughput_bps: if active == 0 { 0.0 } else { bits * 1e12 / active as f64 },
             begun_ns: sender.begun_at.map(|at| at / NS),
             last_arrival_ns: receiver.last_arrival.map(|at| at / NS),

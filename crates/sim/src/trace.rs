@@ -1,6 +1,7 @@
 //! Records of a run: arrivals, completions, pauses, and a point of each series at regular
 //! intervals.
 
+pub(crate) mod int_log;
 pub(crate) mod latency;
 
 use std::collections::HashMap;
