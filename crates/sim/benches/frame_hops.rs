@@ -113,6 +113,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         forwarding: Forwarding::ShortestPath,
         convergence_ns: None,
         latency: false,
+        queue_lengths: false,
         nodes,
         links,
         traffic: vec![

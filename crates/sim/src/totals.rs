@@ -17,7 +17,7 @@ use crate::flow::Flow;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
     Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HopOutcome, HostOutcome, LatencyOutcome, LinkOutcome,
-    PortOutcome, PriorityOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
+    PortOutcome, PriorityOutcome, QueueLengthOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
 };
 use crate::routes::Routes;
 use crate::routes::ideal_path::IdealPath;
@@ -37,6 +37,7 @@ impl Simulation<'_> {
 fn outcome(simulation: &mut Simulation) -> Results {
     let mut snapshots = vec![Snapshot::default(); simulation.devices.len()];
     let now = instant(simulation.links.now);
+    simulation.devices.iter_mut().for_each(|device| device.measure_lengths(simulation.links.now));
     for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {
         device.switch.snapshot(now, snapshot);
     }
@@ -60,6 +61,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
         hosts: hosts(simulation),
         links: links(simulation),
         hops: hops(simulation),
+        queue_lengths: queue_lengths(simulation),
         dcbx: negotiations(simulation),
         expectations: Vec::new(),
         imbalances,
@@ -148,6 +150,21 @@ fn hops(simulation: &Simulation) -> Vec<HopOutcome> {
         latency,
     };
     simulation.links.latency.iter().flat_map(|log| log.hops()).map(outcome).collect()
+}
+
+/// Returns the lengths of the queues that held cells.
+fn queue_lengths(simulation: &Simulation) -> Vec<QueueLengthOutcome> {
+    let scenario = simulation.scenario;
+    let mut all = Vec::new();
+    for (node, index) in simulation.node_indices.iter().enumerate() {
+        let NodeIndex::Switch(device) = *index else { continue };
+        let Some(lengths) = &simulation.devices[device].lengths else { continue };
+        all.extend(lengths.queues(simulation.links.now).map(|(port, queue, mean_cells, bins)| {
+            let port = scenario.end_name(LinkEnd { node, port });
+            QueueLengthOutcome { port, queue, mean_cells, bins }
+        }));
+    }
+    all
 }
 
 /// Jain's index: (Σx)² / (n · Σx²). Source: R. Jain, D.-M. Chiu and W. Hawe, "A quantitative

@@ -3,6 +3,7 @@
 
 pub(crate) mod int_log;
 pub(crate) mod latency;
+pub(crate) mod queue_lengths;
 
 use std::collections::HashMap;
 use wire::bitset::Set8;

@@ -206,6 +206,14 @@ impl TrafficTable {
         !matches!(self.pattern.kind, PatternKind::Constant | PatternKind::OnOff)
     }
 
+    /// Rejects HPCC where switches flood: each copy would add its records to those of the frame.
+    pub(super) fn rejects_flooding(&self, report: &mut Diagnostics) {
+        if let Some(TransportSettings::Hpcc(_)) = self.acks.and_then(|acks| acks.transport) {
+            let what = "hpcc needs one path for each frame, and forwarding = \"learn\" floods";
+            report.add(&self.location, what, "write forwarding = \"shortest-path\", or leave hpcc out");
+        }
+    }
+
     /// True if all of the traffic has arrived at some time.
     fn ends(&self) -> bool {
         self.pattern.kind == PatternKind::Finite || self.pattern.kind.is_collective()

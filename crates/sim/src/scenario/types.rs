@@ -27,6 +27,8 @@ pub struct Scenario {
     pub sample_ns: Nanos,
     /// True if the latency of frames is measured.
     pub latency: bool,
+    /// True if the time that queues have each length is measured.
+    pub queue_lengths: bool,
     /// How switches know the ports of hosts.
     pub forwarding: Forwarding,
     /// Time from a cut or a repair until all switches have new routes; `None` if routes stay.

@@ -77,6 +77,7 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
         forwarding: Forwarding::ShortestPath,
         convergence_ns: None,
         latency: false,
+        queue_lengths: false,
         nodes,
         links,
         traffic,
