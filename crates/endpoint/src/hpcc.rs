@@ -157,7 +157,8 @@ mod tests {
         AckSample { now, number, next_number, acked_bytes, marked: false, rtt_ns: 1, limited: true, hops }
     }
 
-    /// A full link with a queue of one bandwidth–delay product: U is 2, the window 0.95/2 of before.
+    /// A full link with a queue of one bandwidth–delay product: U is 2, the window 0.95/2 of
+    /// before.
     #[test]
     fn a_queue_is_drained_in_a_round_trip() {
         let mut flow = Hpcc::new(HpccSettings::PAPER, &PATH);

@@ -11,9 +11,10 @@
 //! If nothing new is acknowledged for the timeout, all that was sent is taken to be lost. Each
 //! timeout in a row doubles the time, up to 64 times.
 //!
-//! Sources: InfiniBand Architecture Specification volume 1, 9.7.5 (acknowledgments, one NAK for each
-//! sequence error); RFC 6675, section 4 (three later ones); RFC 8985, section 6.2 (in the order of
-//! transmission, so that repetitions are recognized as lost, too); RFC 6298, section 5 (timer).
+//! Sources: InfiniBand Architecture Specification volume 1, 9.7.5 (acknowledgments, one NAK for
+//! each sequence error); RFC 6675, section 4 (three later ones); RFC 8985, section 6.2 (in the
+//! order of transmission, so that repetitions are recognized as lost, too); RFC 6298, section 5
+//! (timer).
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -144,8 +144,8 @@ pub struct HopOutcome {
     pub latency: LatencyOutcome,
 }
 
-/// How long a queue had which length, after the warm-up. Its length is the cells that are charged to
-/// it, those of a frame that is being sent included.
+/// How long a queue had which length, after the warm-up. Its length is the cells that are charged
+/// to it, those of a frame that is being sent included.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QueueLengthOutcome {
     /// The port: `leaf1.p3`.

@@ -1,5 +1,5 @@
-//! Settings of congestion control by acknowledgments, and of retransmission: what they set, and what
-//! is refused.
+//! Settings of congestion control by acknowledgments, and of retransmission: what they set, and
+//! what is refused.
 
 mod common;
 

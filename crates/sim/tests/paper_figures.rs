@@ -37,8 +37,8 @@ fn flows_gbps(outcome: &Results) -> Vec<f64> {
     outcome.flows.iter().map(|flow| flow.throughput_bps / 1e9).collect()
 }
 
-/// DCQCN (SIGCOMM 2015), figures 3 and 8: with PFC the sender next to the receiver has more than any
-/// other, up to 20 of 40 Gbit/s; with DCQCN all four are near 10.
+/// DCQCN (SIGCOMM 2015), figures 3 and 8: with PFC the sender next to the receiver has more than
+/// any other, up to 20 of 40 Gbit/s; with DCQCN all four are near 10.
 #[test]
 fn dcqcn_figures_3_and_8_fairness() {
     let mut near = Vec::new();

@@ -16,8 +16,8 @@ fn acks(retransmission: Retransmission) -> AckSettings {
     AckSettings { priority: 0, dscp: 0, retransmission, timeout_ns: 100 * US, transport: None }
 }
 
-/// A switch (node 0) with a buffer of 1 MB without no-drop priorities, and hosts at 10G on cables of
-/// 100 m.
+/// A switch (node 0) with a buffer of 1 MB without no-drop priorities, and hosts at 10G on cables
+/// of 100 m.
 fn star(hosts: usize, traffic: Vec<Traffic>, duration_ns: u64) -> Scenario {
     let config = "[buffer]\ncell_bytes = 256\ntotal_cells = 4096\nheadroom_cells = 0\n\
                   [port-defaults]\ntrust = \"dot1p\"\n";

@@ -1,5 +1,5 @@
-//! Congestion control by acknowledgments in a network, against the relations that its papers derive:
-//! several senders to one receiver over one switch of the daemon.
+//! Congestion control by acknowledgments in a network, against the relations that its papers
+//! derive: several senders to one receiver over one switch of the daemon.
 
 mod lab;
 
@@ -176,10 +176,10 @@ fn hpcc_uses_its_share_of_the_link() {
     }
 }
 
-/// TIMELY keeps the round-trip time between its limits, nearer to the lower one (section 4.3): above
-/// `high` every flow slows down, below `low` every flow speeds up. It promises no fixed point, and
-/// no fairness ("ECN or Delay", theorem 3). Measured with 2 flows: at most 56 us one way, and 95 % of
-/// the link.
+/// TIMELY keeps the round-trip time between its limits, nearer to the lower one (section 4.3):
+/// above `high` every flow slows down, below `low` every flow speeds up. It promises no fixed
+/// point, and no fairness ("ECN or Delay", theorem 3). Measured with 2 flows: at most 56 us one
+/// way, and 95 % of the link.
 #[test]
 fn timely_stays_between_its_limits() {
     let incast = Incast {
