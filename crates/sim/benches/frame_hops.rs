@@ -102,6 +102,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         stop_ns: duration_ns,
         ecn: true,
         dcqcn: Some(DcqcnSettings::PAPER),
+        acks: None,
     };
     Scenario {
         title: format!("{leaves} leaves, {spines} spines, {hosts} hosts"),
@@ -112,6 +113,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         forwarding: Forwarding::ShortestPath,
         convergence_ns: None,
         latency: false,
+        queue_lengths: false,
         nodes,
         links,
         traffic: vec![

@@ -33,6 +33,8 @@ pub(crate) enum Event {
     Fault(usize),
     /// The switches get new routes.
     Converge,
+    /// The timer of a flow whose frames are acknowledged is due.
+    Timeout(usize),
     /// An agent of DCBX is due, or a frame for it.
     Negotiate(usize),
     /// A point of the series is due.
@@ -56,6 +58,7 @@ impl Event {
             Event::WatchdogPoll(switch) => (11, switch),
             Event::Negotiate(end) => (12, end),
             Event::Converge => (13, 0),
+            Event::Timeout(flow) => (14, flow),
         };
         debug_assert!(number < 1 << NUMBER_BITS);
         kind << NUMBER_BITS | number as u128
@@ -77,6 +80,7 @@ impl Event {
             11 => Event::WatchdogPoll(number),
             12 => Event::Negotiate(number),
             13 => Event::Converge,
+            14 => Event::Timeout(number),
             _ => Event::Sample,
         }
     }

@@ -5,15 +5,24 @@
 //! sent. A flow that reacts to marks also spaces its frames as its reaction point requires.
 //! Messages wait until earlier messages are sent. A message has exactly its bytes: its last frame
 //! is as short as they require, but at least [`MIN_FRAME_BYTES`].
+//!
+//! If its frames are acknowledged, lost ones are sent again, and the congestion control of
+//! [`acked`] limits it. The receiver of go-back-N then discards frames out of order.
+
+pub(crate) mod acked;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::Dcqcn;
+use endpoint::retransmission::Retransmission;
+use endpoint::transport::FlowPath;
 
-use crate::packet::{Packet, PacketHeaders};
+use self::acked::AckedSender;
+use crate::packet::{AckContent, Packet, PacketHeaders};
 use crate::scenario::{Pattern, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
+use crate::trace::int_log::IntLog;
 
 /// Frames that a flow may send closer together than its reaction point requires, after it was
 /// blocked.
@@ -81,6 +90,8 @@ pub(crate) struct Sender {
     pub(crate) sent_frames: u64,
     pub(crate) messages: u64,
     reaction: Option<Dcqcn>,
+    /// `None` if frames are not acknowledged.
+    pub(crate) acked: Option<Box<AckedSender>>,
 }
 
 /// The receiver's side of a flow.
@@ -101,6 +112,10 @@ pub(crate) struct Receiver {
     pub(crate) repeated_frames: u64,
     pub(crate) reordered_frames: u64,
     pub(crate) marked_frames: u64,
+    /// Retransmission of the flow; `None` if its frames are not acknowledged.
+    retransmission: Option<Retransmission>,
+    /// True if the first frame since the expected one was reported as discarded.
+    is_nak_sent: bool,
     /// No CNP is sent before this time.
     quiet_until: Picos,
     cnp_interval: Picos,
@@ -139,21 +154,25 @@ pub(crate) struct ReceiveOutcome {
     pub(crate) sends_cnp: bool,
     /// The message that the frame completed.
     pub(crate) completed: Option<CompletedMessage>,
+    /// False if the frame counts for nothing: it was discarded, or had arrived before.
+    pub(crate) counts: bool,
+    /// The acknowledgment that is to be sent.
+    pub(crate) ack: Option<AckContent>,
 }
 
 impl Flow {
-    /// Creates a flow that has not begun; `host_speed_bps` is the speed of its sender's link.
+    /// Creates a flow that has not begun.
     pub(crate) fn new(
         (traffic_number, traffic): (usize, &Traffic),
         from: usize,
         mut headers: PacketHeaders,
         overhead_bytes: u16,
-        host_speed_bps: u64,
+        path: &FlowPath,
         measured_from: Picos,
     ) -> Self {
         headers.ecn = if traffic.ecn || traffic.dcqcn.is_some() { ECT0 } else { 0 };
         let line_bytes = u64::from(traffic.frame_bytes) + u64::from(overhead_bytes);
-        let most_bps = traffic.rate_bps.min(host_speed_bps);
+        let most_bps = traffic.rate_bps.min(path.max_bps);
         let spacing = match traffic.pattern {
             Pattern::Poisson { .. } => 0, // the host's link spaces them
             _ => of_bytes(line_bytes, traffic.rate_bps),
@@ -191,10 +210,12 @@ impl Flow {
                 sent_frames: 0,
                 messages: 0,
                 reaction,
+                acked: traffic.acks.as_ref().map(|acks| Box::new(AckedSender::new(acks, path))),
             },
             receiver: Receiver {
                 cnp_interval: traffic.dcqcn.map_or(0, |settings| of_ns(settings.cnp_interval_ns)),
                 measured_from,
+                retransmission: traffic.acks.as_ref().map(|acks| acks.retransmission),
                 ..Receiver::default()
             },
         }
@@ -259,6 +280,17 @@ impl Flow {
     /// Returns when the flow can send a frame; `None` until another message is ready.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Picos> {
+        if let Some(acked) = &self.sender.acked {
+            if !acked.may_send() {
+                return None;
+            }
+            if acked.window.has_lost() {
+                return Some(self.sender.free_at);
+            }
+            if !acked.may_send_new() {
+                return None;
+            }
+        }
         let Sender { left_frames, due, free_at, end_due, .. } = self.sender;
         (left_frames > 0 && due < end_due).then_some(due.max(free_at))
     }
@@ -269,28 +301,25 @@ impl Flow {
         if self.sends_short { &self.short_packet } else { &self.packet }
     }
 
-    /// Takes the next frame of the flow, to be sent now.
+    /// Takes the next frame of the flow, to be sent now: the first lost one, or a new one. Returns
+    /// its number, and true if it is new.
     #[inline]
-    pub(crate) fn take(&mut self, now: Picos) {
+    pub(crate) fn take(&mut self, now: Picos) -> (u64, bool) {
+        let acked = self.sender.acked.as_mut();
+        if let Some((number, len)) = acked.and_then(|acked| acked.window.send_lost(instant(now))) {
+            self.set_packet(number, len);
+            self.space(len, now);
+            return (number, false);
+        }
         let number = self.sender.sent_frames;
         self.sender.sent_frames += 1;
-        self.sends_short = false;
         let len = if self.sender.left_frames == u64::MAX { self.packet.len } else { self.next_len(number) };
-        if len == self.packet.len {
-            self.packet.set_number(number);
-        } else {
-            self.sends_short = true;
-            self.short_packet = Packet::data(&PacketHeaders { len, ..self.headers });
-            self.short_packet.set_number(number);
+        self.set_packet(number, len);
+        if let Some(acked) = &mut self.sender.acked {
+            acked.window.send_new(len, instant(now));
         }
+        let line_bytes = self.space(len, now);
         let sender = &mut self.sender;
-        let line_bytes = sender.line_bytes - u64::from(self.packet.len - len);
-        if let Some(reaction) = &mut sender.reaction {
-            reaction.advance(instant(now));
-            reaction.take(len, instant(now));
-            let spacing = of_bytes(line_bytes, reaction.rate_bps());
-            sender.free_at = (sender.free_at + spacing).max(now.saturating_sub(BURST_FRAMES * spacing));
-        }
         let mut spacing = sender.spacing;
         if self.sends_short && spacing > 0 {
             spacing = of_bytes(line_bytes, sender.rate_bps);
@@ -303,6 +332,39 @@ impl Flow {
                 sender.due += period - phase;
             }
         }
+        (number, true)
+    }
+
+    /// Sets the frame that is sent.
+    #[inline]
+    fn set_packet(&mut self, number: u64, len: u16) {
+        self.sends_short = len != self.packet.len;
+        if self.sends_short {
+            self.short_packet = Packet::data(&PacketHeaders { len, ..self.headers });
+            self.short_packet.set_number(number);
+        } else {
+            self.packet.set_number(number);
+        }
+    }
+
+    /// Spaces the next frame from one of `len` bytes that is sent now, as congestion control
+    /// requires. Returns the bytes of that one on the wire.
+    #[inline]
+    fn space(&mut self, len: u16, now: Picos) -> u64 {
+        let sender = &mut self.sender;
+        let line_bytes = sender.line_bytes - u64::from(self.packet.len - len);
+        let rate_bps = if let Some(reaction) = &mut sender.reaction {
+            reaction.advance(instant(now));
+            reaction.take(len, instant(now));
+            Some(reaction.rate_bps())
+        } else {
+            sender.acked.as_ref().and_then(|acked| acked.pacing_bps())
+        };
+        if let Some(rate_bps) = rate_bps {
+            let spacing = of_bytes(line_bytes, rate_bps);
+            sender.free_at = (sender.free_at + spacing).max(now.saturating_sub(BURST_FRAMES * spacing));
+        }
+        line_bytes
     }
 
     /// Returns the length of frame `number`, of a message.
@@ -329,6 +391,21 @@ impl Flow {
         self.sender.reaction.as_ref().map_or(0, Dcqcn::cnps)
     }
 
+    /// Handles an acknowledgment, with the records of the switches that its frame passed.
+    pub(crate) fn acknowledge(&mut self, ack: &AckContent, int: Option<&mut IntLog>, now: Picos) {
+        let next_number = self.sender.sent_frames;
+        if let Some(acked) = &mut self.sender.acked {
+            let number = acked.expand(ack.number);
+            let hops = int.map(|int| int.take(self.headers.flow, number)).unwrap_or_default();
+            acked.acknowledge(ack, &hops, next_number, now);
+        }
+    }
+
+    /// Frames that were sent again.
+    pub(crate) fn retransmitted_frames(&self) -> u64 {
+        self.sender.acked.as_ref().map_or(0, |acked| acked.window.retransmitted_frames())
+    }
+
     /// Handles the arrival of frame `number`, which had `line_bytes` bytes on the wire.
     #[inline]
     pub(crate) fn receive(
@@ -340,20 +417,34 @@ impl Flow {
     ) -> ReceiveOutcome {
         let sends_cnp = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
         let receiver = &mut self.receiver;
-        receiver.received_frames += 1;
-        receiver.measured_bytes += if now >= receiver.measured_from { line_bytes } else { 0 };
-        receiver.last_arrival = Some(now);
-        receiver.marked_frames += u64::from(marked);
         if sends_cnp {
             receiver.quiet_until = now + receiver.cnp_interval;
         }
+        if receiver.retransmission == Some(Retransmission::GoBackN) && number > receiver.next_number {
+            let is_first = !std::mem::replace(&mut receiver.is_nak_sent, true);
+            let ack = is_first.then(|| AckContent::new(receiver.next_number, number, marked, true));
+            return ReceiveOutcome { sends_cnp, completed: None, counts: false, ack };
+        }
+        receiver.is_nak_sent = false;
+        receiver.received_frames += 1;
+        receiver.last_arrival = Some(now);
+        receiver.marked_frames += u64::from(marked);
         let is_new = receiver.account(number);
+        let counts = is_new || receiver.retransmission.is_none();
+        receiver.measured_bytes += if counts && now >= receiver.measured_from { line_bytes } else { 0 };
         let completed = if is_new { receiver.complete(number) } else { None };
-        ReceiveOutcome { sends_cnp, completed }
+        let ack =
+            receiver.retransmission.map(|_| AckContent::new(receiver.expected(), number, marked, false));
+        ReceiveOutcome { sends_cnp, completed, counts, ack }
     }
 }
 
 impl Receiver {
+    /// The number of the first frame that has not arrived.
+    fn expected(&self) -> u64 {
+        self.missing.first_key_value().map_or(self.next_number, |(&begin, _)| begin)
+    }
+
     /// Accounts for frame `number`: a new one, one that was overtaken, or a repetition. Returns
     /// false for a repetition.
     #[inline]

@@ -1,10 +1,11 @@
 //! A host: sends the frames of its flows as they become due, honors pauses per priority, and
-//! answers marks with CNPs.
+//! answers marks with CNPs, and frames with acknowledgments.
 //!
 //! Rule: of several ports, the first whose link is up sends, and all receive. Whenever the link
 //! direction is idle and not paused as a whole (802.3x PAUSE), the next priority in round-robin
 //! order that has a frame due and is not paused sends one. The flows of a priority take turns. PFC
-//! frames of a storm have precedence, then CNPs.
+//! frames of a storm have precedence, then CNPs, then acknowledgments of priorities that are not
+//! paused.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,7 @@ use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 use crate::event_queue::Event;
 use crate::flow::Flow;
 use crate::link::{LinkDirection, Links};
-use crate::packet::{CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
+use crate::packet::{AckContent, CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
 use crate::scenario::HostNode;
 use crate::time::{NS, Picos, instant, of_ns, picos};
 
@@ -40,6 +41,10 @@ pub(crate) struct Host {
     last: u32,
     /// Flows whose senders are to receive a CNP.
     cnps: VecDeque<u32>,
+    /// Acknowledgments by priority: the flow, its DSCP, and what they report.
+    acks: [VecDeque<(u32, u8, AckContent)>; 8],
+    /// Bit p is set if `acks[p]` is not empty.
+    ack_mask: u8,
     storms: Vec<Storm>,
     pub(crate) sent_frames: u64,
     pub(crate) sent_control: u64,
@@ -84,6 +89,8 @@ impl Host {
             ready_mask: 0,
             last: 7,
             cnps: VecDeque::new(),
+            acks: Default::default(),
+            ack_mask: 0,
             storms: Vec::new(),
             sent_frames: 0,
             sent_control: 0,
@@ -143,30 +150,79 @@ impl Host {
             wires.send(line, cnp.len, &cnp.bytes);
             return;
         }
-        let free = self.ready_mask & !paused;
-        if free == 0 {
-            if self.ready_mask != 0 || !self.cnps.is_empty() {
-                wires.wake(line, picos(port.pauses.next_end()));
-            }
+        if let Some(ack) = self.next_ack(paused, flows) {
+            self.sent_frames += 1;
+            wires.send(line, ack.len, &ack.bytes);
             return;
         }
-        let after = free.rotate_right((self.last + 1) & 7); // bit 0: the priority after the last
-        let priority = (self.last + 1 + after.trailing_zeros()) & 7;
-        self.last = priority;
-        let ready = &mut self.ready[priority as usize];
-        let Some(number) = ready.pop_front() else { return };
-        if ready.is_empty() {
-            self.ready_mask &= !(1 << priority);
-        }
+        let Some(number) = self.next_ready(paused, flows, wires) else {
+            if self.ready_mask | self.ack_mask != 0 || !self.cnps.is_empty() {
+                wires.wake(line, picos(self.ports[self.sender].pauses.next_end()));
+            }
+            return;
+        };
         self.sent_frames += 1;
-        let flow = &mut flows[number as usize];
-        flow.take(wires.now);
-        if let Some(log) = &mut wires.latency {
-            log.sent(number as usize, wires.now);
+        let flow = &mut flows[number];
+        let (frame, is_new) = flow.take(wires.now);
+        if let (Some(log), true) = (&mut wires.latency, is_new) {
+            log.sent(number, wires.now);
         }
-        self.schedule(number as usize, flow, wires);
+        if let Some(int) = &mut wires.int {
+            int.sent(number, frame);
+        }
+        if let Some(acked) = &mut flow.sender.acked {
+            acked.plan_timeout(number, &mut wires.queue);
+        }
+        self.schedule(number, flow, wires);
         let packet = flow.packet();
         wires.send(line, packet.len, &packet.bytes);
+    }
+
+    /// Takes the next flow in turn that has a frame due and is not paused.
+    #[inline]
+    fn next_ready(&mut self, paused: u8, flows: &mut [Flow], wires: &mut Links) -> Option<usize> {
+        loop {
+            let free = self.ready_mask & !paused;
+            if free == 0 {
+                return None;
+            }
+            let after = free.rotate_right((self.last + 1) & 7); // bit 0: the priority after the last
+            let priority = (self.last + 1 + after.trailing_zeros()) & 7;
+            self.last = priority;
+            let ready = &mut self.ready[priority as usize];
+            let number = ready.pop_front()? as usize;
+            if ready.is_empty() {
+                self.ready_mask &= !(1 << priority);
+            }
+            // Acknowledgments may have taken away what there was to send, or the window for it.
+            let flow = &mut flows[number];
+            let is_stale = |flow: &Flow| flow.next_due().is_none_or(|due| due > wires.now);
+            if flow.sender.acked.is_none() || !is_stale(flow) {
+                return Some(number);
+            }
+            self.schedule(number, flow, wires);
+        }
+    }
+
+    /// Takes the next acknowledgment whose priority is not paused.
+    fn next_ack(&mut self, paused: u8, flows: &[Flow]) -> Option<Packet> {
+        let free = self.ack_mask & !paused;
+        if free == 0 {
+            return None;
+        }
+        let priority = free.trailing_zeros() as u8;
+        let acks = &mut self.acks[usize::from(priority)];
+        let (flow, dscp, ack) = acks.pop_front()?;
+        if acks.is_empty() {
+            self.ack_mask &= !(1 << priority);
+        }
+        Some(Packet::ack(&flows[flow as usize].headers, (priority, dscp), ack))
+    }
+
+    /// Queues an acknowledgment to the sender of `flow`.
+    pub(crate) fn send_ack(&mut self, flow: usize, (priority, dscp): (u8, u8), ack: AckContent) {
+        self.acks[usize::from(priority & 7)].push_back((flow as u32, dscp, ack));
+        self.ack_mask |= 1 << (priority & 7);
     }
 
     /// Starts to pause these priorities of its peer, for `duration`.

@@ -10,6 +10,7 @@ use crate::event_queue::{Event, Queue};
 use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
+use crate::trace::int_log::IntLog;
 use crate::trace::latency::LatencyLog;
 
 /// All link directions and the time, as needed by nodes to send.
@@ -23,6 +24,8 @@ pub(crate) struct Links {
     wake_at: Vec<Picos>,
     /// Latencies, if they are measured.
     pub(crate) latency: Option<Box<LatencyLog>>,
+    /// In-band telemetry, if a flow uses it.
+    pub(crate) int: Option<Box<IntLog>>,
 }
 
 impl Links {
@@ -32,7 +35,7 @@ impl Links {
             |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
         let lines: Vec<LinkDirection> = links.iter().enumerate().flat_map(ends).collect();
         let (queue, packets, wake_at) = (Queue::new(), Packets::default(), vec![NEVER; lines.len()]);
-        Self { now: 0, queue, directions: lines, packets, wake_at, latency: None }
+        Self { now: 0, queue, directions: lines, packets, wake_at, latency: None, int: None }
     }
 
     /// Sends a frame over an idle link direction.
@@ -167,6 +170,8 @@ pub(crate) struct DirectionCounts {
     pub(crate) arrived: u64,
     pub(crate) cut: u64,
     pub(crate) busy: Picos,
+    /// Bytes on the wire that were sent.
+    pub(crate) bytes: u64,
 }
 
 impl LinkDirection {
@@ -230,6 +235,7 @@ impl LinkDirection {
         self.counts.sent += 1;
         let time = self.time_of(len);
         self.counts.busy += time;
+        self.counts.bytes += self.bytes_of(len);
         self.free_at = now + time;
         queue.schedule(self.free_at, Event::TxDone(self.number));
         let at = now + time + self.propagation;

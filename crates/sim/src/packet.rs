@@ -19,6 +19,8 @@ use wire::mac::MacAddr;
 pub(crate) const CARRIED_BYTES: usize = 62;
 /// Length of a CNP without FCS: headers, BTH and 16 reserved bytes, ICRC.
 pub(crate) const CNP_BYTES: u16 = 78;
+/// Length of an acknowledgment without FCS: headers, BTH, AETH, ICRC.
+pub(crate) const ACK_BYTES: u16 = 66;
 /// CNPs are sent at this 802.1p priority.
 pub(crate) const CNP_PRIORITY: u8 = 6;
 
@@ -26,6 +28,7 @@ const IP: usize = 18;
 const BTH: usize = IP + UDP_HEADERS_BYTES;
 const HIGH: usize = BTH + 12;
 const SEND_ONLY: u8 = 0x04;
+const ACK: u8 = 0x11;
 const CNP: u8 = 0x81;
 const ECT1: u8 = 0b01;
 const CE: u8 = 0b11;
@@ -46,6 +49,35 @@ pub(crate) enum Content {
     Data { flow: usize, number: u64, marked: bool },
     /// The flow's sender must slow down.
     Cnp { flow: usize },
+    /// The flow's receiver acknowledges a frame.
+    Ack { flow: usize, ack: AckContent },
+}
+
+/// What an acknowledgment reports: numbers by their lower 24 bits, as packet sequence numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AckContent {
+    /// The number that the receiver expects next.
+    pub(crate) expected: u32,
+    /// The frame that is acknowledged.
+    pub(crate) number: u32,
+    /// True if that frame was marked.
+    pub(crate) marked: bool,
+    /// True if it was discarded, because it is not the expected one.
+    pub(crate) is_nak: bool,
+}
+
+/// Numbers of frames as packet sequence numbers.
+const PSN_MASK: u32 = 0x00ff_ffff;
+/// Bits beside the number in an acknowledgment.
+const ACK_MARKED: u32 = 1 << 24;
+const ACK_NAK: u32 = 1 << 25;
+
+impl AckContent {
+    /// Builds the acknowledgment of frame `number` by a receiver that expects `expected`.
+    pub(crate) fn new(expected: u64, number: u64, marked: bool, is_nak: bool) -> Self {
+        let [expected, number] = [expected, number].map(|number| number as u32 & PSN_MASK);
+        Self { expected, number, marked, is_nak }
+    }
 }
 
 /// Returns the MAC address of the host of node `node`.
@@ -102,6 +134,19 @@ impl Packet {
         Self::new(&PacketHeaders { from, to, priority, dscp, ecn: ECT1, len: CNP_BYTES, ..*headers }, CNP)
     }
 
+    /// Builds an acknowledgment from the flow's receiver to its sender, with an ECN field as that
+    /// of a CNP.
+    pub(crate) fn ack(headers: &PacketHeaders, (priority, dscp): (u8, u8), ack: AckContent) -> Self {
+        let (from, to) = (headers.to, headers.from);
+        let headers = PacketHeaders { from, to, priority, dscp, ecn: ECT1, len: ACK_BYTES, ..*headers };
+        let mut packet = Self::new(&headers, ACK);
+        packet.bytes[BTH + 8..BTH + 12].copy_from_slice(&ack.expected.to_be_bytes());
+        let bits = [(ack.marked, ACK_MARKED), (ack.is_nak, ACK_NAK)];
+        let bits = bits.iter().filter(|(is_set, _)| *is_set).fold(0, |bits, (_, bit)| bits | bit);
+        packet.bytes[HIGH..].copy_from_slice(&(ack.number | bits).to_be_bytes());
+        packet
+    }
+
     fn new(headers: &PacketHeaders, opcode: u8) -> Self {
         let mut bytes = [0; CARRIED_BYTES];
         let tag = Tag::priority(headers.priority);
@@ -128,7 +173,7 @@ impl Packet {
     /// Sets the number of a flow's frame.
     #[inline]
     pub(crate) fn set_number(&mut self, number: u64) {
-        self.bytes[BTH + 8..BTH + 12].copy_from_slice(&(number as u32 & 0x00ff_ffff).to_be_bytes());
+        self.bytes[BTH + 8..BTH + 12].copy_from_slice(&(number as u32 & PSN_MASK).to_be_bytes());
         self.bytes[HIGH..].copy_from_slice(&((number >> 24) as u32).to_be_bytes());
     }
 
@@ -195,11 +240,16 @@ pub(crate) fn is_control(bytes: &[u8; CARRIED_BYTES]) -> bool {
 #[inline]
 pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
     let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let flow = (word(BTH + 4) & 0x00ff_ffff) as usize;
+    let flow = (word(BTH + 4) & PSN_MASK) as usize;
     if bytes[BTH] == CNP {
         return Content::Cnp { flow };
     }
-    let number = u64::from(word(BTH + 8) & 0x00ff_ffff) | u64::from(word(HIGH)) << 24;
+    if bytes[BTH] == ACK {
+        let (expected, rest) = (word(BTH + 8) & PSN_MASK, word(HIGH));
+        let (marked, is_nak) = (rest & ACK_MARKED != 0, rest & ACK_NAK != 0);
+        return Content::Ack { flow, ack: AckContent { expected, number: rest & PSN_MASK, marked, is_nak } };
+    }
+    let number = u64::from(word(BTH + 8) & PSN_MASK) | u64::from(word(HIGH)) << 24;
     Content::Data { flow, number, marked: bytes[IP + 1] & CE == CE }
 }
 
@@ -231,6 +281,18 @@ mod tests {
             "the checksum is right still"
         );
         assert!(!packet.is_control());
+    }
+
+    #[test]
+    fn an_acknowledgment_is_parsed_as_it_was_built() {
+        for (marked, is_nak) in [(false, false), (true, false), (false, true)] {
+            let ack = AckContent::new(0x1234_5678_9abc, 0x1234_5678_9abb, marked, is_nak);
+            assert_eq!((ack.expected, ack.number), (0x78_9abc, 0x78_9abb));
+            let packet = Packet::ack(&LOOK, (6, 48), ack);
+            assert_eq!((packet.content(), packet.len), (Content::Ack { flow: 70_000, ack }, 66));
+            let header = Header::parse(&packet.bytes).expect("a frame");
+            assert_eq!((packet.dst(), header.outer), (host_mac(3), Some(Tag::priority(6))));
+        }
     }
 
     #[test]

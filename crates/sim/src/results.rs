@@ -35,6 +35,9 @@ pub struct Results {
     /// Per traffic and port of a switch by which it leaves, if latencies are measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<HopOutcome>,
+    /// Per queue of a switch that held cells, if lengths are measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queue_lengths: Vec<QueueLengthOutcome>,
     /// Per end of a link that negotiates by DCBX.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dcbx: Vec<DcbxOutcome>,
@@ -83,6 +86,9 @@ pub struct TrafficOutcome {
     pub marked_frames: u64,
     /// CNPs that arrived at the senders.
     pub cnps: u64,
+    /// Frames that were sent again, beyond `sent_frames`; `None` if frames are not acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted_frames: Option<u64>,
     /// Received bit/s on the wire while the traffic was on, after the warm-up.
     pub throughput_bps: f64,
     /// Jain's index of the flows' throughput: 1 if all are equal, 1/n if one of n has all. `None`
@@ -138,6 +144,29 @@ pub struct HopOutcome {
     pub latency: LatencyOutcome,
 }
 
+/// How long a queue had which length, after the warm-up. Its length is the cells that are charged
+/// to it, those of a frame that is being sent included.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueueLengthOutcome {
+    /// The port: `leaf1.p3`.
+    pub port: String,
+    /// Queue number.
+    pub queue: u8,
+    /// Time average in cells.
+    pub mean_cells: f64,
+    /// The bins up to the longest length; the first is an empty queue.
+    pub bins: Vec<LengthBin>,
+}
+
+/// The time for which a queue had one of some lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LengthBin {
+    /// The shortest of these lengths: 0, or a power of two.
+    pub least_cells: u32,
+    /// The time.
+    pub ns: Nanos,
+}
+
 /// Results of one flow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowOutcome {
@@ -159,6 +188,8 @@ pub struct FlowOutcome {
     pub marked_frames: u64,
     /// CNPs that arrived at the sender.
     pub cnps: u64,
+    /// Frames that were sent again, beyond `sent_frames`.
+    pub retransmitted_frames: u64,
     /// Received bit/s on the wire while the flow was on, after the warm-up.
     pub throughput_bps: f64,
     /// When the flow began.

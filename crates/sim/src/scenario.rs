@@ -22,3 +22,5 @@ pub use self::file::parse;
 pub use self::parse::TIMES;
 pub use self::types::*;
 pub use endpoint::dcqcn::DcqcnSettings;
+pub use endpoint::retransmission::Retransmission;
+pub use endpoint::transport::TransportSettings;

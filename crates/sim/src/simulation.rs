@@ -10,6 +10,7 @@
 mod jobs;
 mod negotiation;
 
+use endpoint::transport::FlowPath;
 use wire::mac::MacAddr;
 use wire::random::Random;
 
@@ -20,12 +21,13 @@ use crate::event_queue::Event;
 use crate::flow::{CompletedMessage, Flow};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links};
-use crate::packet::{Content, PacketHeaders, host_mac};
+use crate::packet::{ACK_BYTES, AckContent, Content, PacketHeaders, host_mac};
 use crate::routes::Routes;
-use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
+use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
+use crate::trace::int_log::IntLog;
 use crate::trace::latency::LatencyLog;
 
 /// One of the frames on a captured link.
@@ -94,6 +96,7 @@ impl<'s> Simulation<'s> {
             let log = LatencyLog::new(traffic_of, scenario.traffic.len(), of_ns(scenario.warmup_ns));
             wires.latency = Some(Box::new(log));
         }
+        wires.int = IntLog::new(scenario, flows.iter().map(|flow| flow.traffic));
         wires.queue.schedule(of_ns(scenario.sample_ns), Event::Sample);
         let jobs: Vec<Option<Job>> = scenario.traffic.iter().map(Job::new).collect();
         let step_count = |traffic: usize| jobs[traffic].as_ref().map_or(0, Job::step_count);
@@ -229,6 +232,7 @@ impl<'s> Simulation<'s> {
             Event::Message(flow) => self.add_message(flow),
             Event::Fault(fault) => self.apply_fault(fault),
             Event::Converge => self.set_routes(),
+            Event::Timeout(flow) => self.expire(flow),
             Event::Negotiate(end) => self.negotiate(end),
             Event::Sample => self.sample(),
         }
@@ -282,17 +286,26 @@ impl<'s> Simulation<'s> {
         let now = self.links.now;
         match content {
             Content::Cnp { flow } => self.flows[flow].cut(now),
+            Content::Ack { flow, ack } => self.acknowledged(flow, &ack),
             Content::Data { flow: number, number: frame, marked } => {
                 let flow = &mut self.flows[number];
                 let line_bytes = self.links.directions[line].bytes_of(len);
-                if let Some(log) = &mut self.links.latency {
-                    log.arrived(number, frame, now);
-                }
                 let seen = flow.receive(frame, marked, line_bytes, now);
                 let traffic = flow.traffic;
                 if seen.sends_cnp {
                     this.send_cnp(number);
+                }
+                if let (Some(ack), Some(acks)) = (seen.ack, &self.scenario.traffic[traffic].acks) {
+                    this.send_ack(number, (acks.priority, acks.dscp), ack);
+                }
+                if seen.sends_cnp || seen.ack.is_some() {
                     this.send(&mut self.flows, &mut self.links);
+                }
+                if !seen.counts {
+                    return;
+                }
+                if let Some(log) = &mut self.links.latency {
+                    log.arrived(number, frame, now);
                 }
                 self.record.arrived(traffic, len, line_bytes, now);
                 if let Some(message) = seen.completed {
@@ -300,6 +313,28 @@ impl<'s> Simulation<'s> {
                 }
             }
         }
+    }
+
+    /// Handles an acknowledgment at the sender of a flow.
+    fn acknowledged(&mut self, number: usize, ack: &AckContent) {
+        self.flows[number].acknowledge(ack, self.links.int.as_deref_mut(), self.links.now);
+        self.resume(number);
+    }
+
+    /// Handles the timer of a flow whose frames are acknowledged.
+    fn expire(&mut self, number: usize) {
+        if let Some(acked) = &mut self.flows[number].sender.acked {
+            acked.expire(self.links.now);
+            self.resume(number);
+        }
+    }
+
+    /// Sends what a flow may send now, and plans its timer.
+    fn resume(&mut self, number: usize) {
+        if let Some(acked) = &mut self.flows[number].sender.acked {
+            acked.plan_timeout(number, &mut self.links.queue);
+        }
+        self.list_idle(number);
     }
 
     /// Handles a message that has arrived completely: steps of a collective may need it, or other
@@ -513,6 +548,7 @@ fn make_flows(
         NodeIndex::Host(host) => host,
         NodeIndex::Switch(_) => panic!("node {node} is no host"),
     };
+    let routes = scenario.traffic.iter().any(|traffic| traffic.acks.is_some()).then(|| routes_of(scenario));
     for (number, traffic) in scenario.traffic.iter().enumerate() {
         let first = flows.len();
         for &(from, to) in &traffic.flows {
@@ -527,16 +563,46 @@ fn make_flows(
             };
             let line = &wires.directions[hosts[host_of(from)].line()];
             let overhead_bytes = line.bytes_of(0) as u16;
+            let path = flow_path(scenario, routes.as_ref(), traffic, (from, to), line.speed_bps());
             flows.push(Flow::new(
                 (number, traffic),
                 host_of(from),
                 headers,
                 overhead_bytes,
-                line.speed_bps(),
+                &path,
                 of_ns(scenario.warmup_ns),
             ));
         }
         ranges.push(first..flows.len());
     }
     (flows, ranges)
+}
+
+/// Returns the routes at the beginning.
+pub(crate) fn routes_of(scenario: &Scenario) -> Routes {
+    let mut routes = Routes::shortest(&scenario.nodes, &scenario.links);
+    scenario.routes.iter().for_each(|route| routes.set(*route));
+    routes
+}
+
+/// Returns the path of a flow as its sender knows it. Only acknowledged flows look at more than its
+/// speed, and they have `routes`.
+fn flow_path(
+    scenario: &Scenario,
+    routes: Option<&Routes>,
+    traffic: &Traffic,
+    (from, to): (usize, usize),
+    max_bps: u64,
+) -> FlowPath {
+    let links = routes.and_then(|routes| routes.path(from, to)).unwrap_or_default();
+    let flight_times = links.iter().map(|&link| {
+        let direction = LinkDirection::new(&scenario.links[link], link, 0);
+        direction.flight_time(traffic.frame_bytes) + direction.flight_time(ACK_BYTES)
+    });
+    FlowPath {
+        max_bps,
+        base_rtt_ns: instant(flight_times.sum()).0.max(1),
+        hops: links.len().saturating_sub(1) as u32,
+        frame_bytes: traffic.frame_bytes,
+    }
 }

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use config::{Negotiated, PortDcbx};
 use dataplane::{Iteration, Port, RX_BATCH, RecordedSwitch};
+use endpoint::transport::HopRecord;
 use switch::{
     FrameId, FrameMemory, HeapMemory, Instant, PortSettings, RxDesc, Switch, SwitchSettings, TxDesc,
     frames_needed,
@@ -22,6 +23,7 @@ use crate::packet::{CARRIED_BYTES, Content, Packet, content, is_control, port_ma
 use crate::routes::multipath::{self, PathChooser};
 use crate::scenario::{Forwarding, Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
+use crate::trace::queue_lengths::QueueLengths;
 
 /// Interval at which a chip checks thresholds that other ports have moved, if frames move.
 const TICK: Picos = 100 * NS;
@@ -56,6 +58,8 @@ pub(crate) struct SimSwitch {
     has_watchdog: bool,
     /// Events of the watchdogs.
     pub(crate) reported: Vec<(Instant, switch::Event)>,
+    /// Lengths of its queues, if they are measured.
+    pub(crate) lengths: Option<QueueLengths>,
     outgoing: Vec<TxDesc>,
     /// Frames that arrived, PFC included.
     pub(crate) received: u64,
@@ -161,6 +165,7 @@ impl SimSwitch {
             has_watchdog: file.needs_timer(),
             file_ports: file.ports,
             reported: Vec::new(),
+            lengths: scenario.queue_lengths.then(|| QueueLengths::new(scenario)),
             outgoing: Vec::new(),
             received: 0,
         }
@@ -234,6 +239,7 @@ impl SimSwitch {
         }
         self.transmit_fresh(wires);
         self.plan_watch(wires);
+        self.measure_lengths(wires.now);
         if self.switch.is_watching() && !self.poll_is_scheduled {
             self.poll_is_scheduled = true;
             wires.queue.schedule((self.last_poll + TICK).max(wires.now), Event::Tick(self.number));
@@ -280,6 +286,15 @@ impl SimSwitch {
         self.switch.tick(instant(wires.now), &mut self.memory);
         self.transmit_fresh(wires);
         self.plan_watch(wires);
+        self.measure_lengths(wires.now);
+    }
+
+    /// Notes the lengths that queues have from now on.
+    #[inline]
+    pub(crate) fn measure_lengths(&mut self, now: Picos) {
+        if let Some(lengths) = &mut self.lengths {
+            (0..self.ports.len()).for_each(|port| lengths.set(port, self.switch.queue_cells(port), now));
+        }
     }
 
     /// Sends on ports of a chip that have something new.
@@ -324,6 +339,21 @@ impl SimSwitch {
         {
             log.left(flow, line, std::mem::replace(arrived, NEVER), wires.now);
         }
+        if let Some(int) = &mut wires.int
+            && let (false, Content::Data { flow, number, .. }) = (is_control(bytes), content(bytes))
+        {
+            let direction = &wires.directions[line];
+            let cell_bytes = u64::from(self.switch.settings().buffer.cell_bytes);
+            let own_cells = u64::from(outgoing.len).div_ceil(cell_bytes);
+            let queued_cells = u64::from(self.switch.queued_cells(port)).saturating_sub(own_cells);
+            int.left(flow, number, || HopRecord {
+                link: line as u32,
+                queue_bytes: queued_cells * cell_bytes,
+                tx_bytes: direction.counts.bytes,
+                at: instant(wires.now),
+                speed_bps: direction.speed_bps(),
+            });
+        }
         wires.send(line, outgoing.len, bytes);
         self.ports[port].sending = Some(outgoing);
     }
@@ -362,6 +392,7 @@ impl SimSwitch {
             self.plan_turn(wires);
         }
         self.plan_watch(wires);
+        self.measure_lengths(wires.now);
         for port in 0..self.ports.len() {
             let deadline = self.switch.deadline_of(port, now);
             if let Some(line) = self.ports[port].line {

@@ -17,12 +17,12 @@ use crate::flow::Flow;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
     Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HopOutcome, HostOutcome, LatencyOutcome, LinkOutcome,
-    PortOutcome, PriorityOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
+    PortOutcome, PriorityOutcome, QueueLengthOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
 };
 use crate::routes::Routes;
 use crate::routes::ideal_path::IdealPath;
 use crate::scenario::{LinkEnd, NodeKind, Scenario};
-use crate::simulation::{LldpEnd, NodeIndex, Simulation};
+use crate::simulation::{LldpEnd, NodeIndex, Simulation, routes_of};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
 
@@ -37,14 +37,14 @@ impl Simulation<'_> {
 fn outcome(simulation: &mut Simulation) -> Results {
     let mut snapshots = vec![Snapshot::default(); simulation.devices.len()];
     let now = instant(simulation.links.now);
+    simulation.devices.iter_mut().for_each(|device| device.measure_lengths(simulation.links.now));
     for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {
         device.switch.snapshot(now, snapshot);
     }
     let in_network = in_network(simulation);
     let imbalances = imbalances(simulation, &snapshots);
     let scenario = simulation.scenario;
-    let mut routes = Routes::shortest(&scenario.nodes, &scenario.links);
-    scenario.routes.iter().for_each(|route| routes.set(*route));
+    let routes = routes_of(scenario);
     let flows = flow_outcomes(simulation, &routes, &in_network);
     set_ideal_times(simulation, &routes);
     let mut outcome = Results {
@@ -61,6 +61,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
         hosts: hosts(simulation),
         links: links(simulation),
         hops: hops(simulation),
+        queue_lengths: queue_lengths(simulation),
         dcbx: negotiations(simulation),
         expectations: Vec::new(),
         imbalances,
@@ -129,6 +130,7 @@ fn traffic_outcome(
         reordered_frames: sum(|flow| flow.receiver.reordered_frames),
         marked_frames: sum(|flow| flow.receiver.marked_frames),
         cnps: sum(Flow::cnps),
+        retransmitted_frames: traffic.acks.map(|_| sum(Flow::retransmitted_frames)),
         throughput_bps: if active == 0 { 0.0 } else { record.line_bytes as f64 * 8e12 / active as f64 },
         fairness: fairness(flow_outcomes[range].iter().map(|flow| flow.throughput_bps)),
         messages,
@@ -148,6 +150,21 @@ fn hops(simulation: &Simulation) -> Vec<HopOutcome> {
         latency,
     };
     simulation.links.latency.iter().flat_map(|log| log.hops()).map(outcome).collect()
+}
+
+/// Returns the lengths of the queues that held cells.
+fn queue_lengths(simulation: &Simulation) -> Vec<QueueLengthOutcome> {
+    let scenario = simulation.scenario;
+    let mut all = Vec::new();
+    for (node, index) in simulation.node_indices.iter().enumerate() {
+        let NodeIndex::Switch(device) = *index else { continue };
+        let Some(lengths) = &simulation.devices[device].lengths else { continue };
+        all.extend(lengths.queues(simulation.links.now).map(|(port, queue, mean_cells, bins)| {
+            let port = scenario.end_name(LinkEnd { node, port });
+            QueueLengthOutcome { port, queue, mean_cells, bins }
+        }));
+    }
+    all
 }
 
 /// Jain's index: (Σx)² / (n · Σx²). Source: R. Jain, D.-M. Chiu and W. Hawe, "A quantitative
@@ -180,6 +197,7 @@ fn flow_outcomes(simulation: &Simulation, routes: &Routes, in_network: &[u64]) -
             reordered_frames: receiver.reordered_frames,
             marked_frames: receiver.marked_frames,
             cnps: flow.cnps(),
+            retransmitted_frames: flow.retransmitted_frames(),
             throughput_bps: if active == 0 { 0.0 } else { bits * 1e12 / active as f64 },
             begun_ns: sender.begun_at.map(|at| at / NS),
             last_arrival_ns: receiver.last_arrival.map(|at| at / NS),

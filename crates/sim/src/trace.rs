@@ -1,7 +1,9 @@
 //! Records of a run: arrivals, completions, pauses, and a point of each series at regular
 //! intervals.
 
+pub(crate) mod int_log;
 pub(crate) mod latency;
+pub(crate) mod queue_lengths;
 
 use std::collections::HashMap;
 use wire::bitset::Set8;

@@ -109,6 +109,10 @@ pub fn check(scenario: &Scenario) -> Result<(), Unfit> {
             let what = format!("traffic {} has parameters of DCQCN, and hosts have their own", traffic.name);
             return unfit(what, SIMULATE);
         }
+        if traffic.acks.is_some() {
+            let what = format!("frames of traffic {} are acknowledged; hosts of a lab do not", traffic.name);
+            return unfit(what, SIMULATE);
+        }
         if matches!(traffic.start, Start::After(_)) {
             return unfit(format!("traffic {} starts after another", traffic.name), SIMULATE);
         }

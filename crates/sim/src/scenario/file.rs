@@ -165,6 +165,27 @@
 //! `additive` ("40M": R_AI), `hyper` ("400M": R_HAI), `least` ("40M": the minimum rate) and
 //! `fast_recovery` ("below_f"). The values in parentheses are the defaults.
 //!
+//! `queue_lengths = true`, of the scenario, measures for how long each queue of each switch has
+//! which length; it slows the run down.
+//!
+//! Beside DCQCN there are rules of congestion control that work by acknowledgments. Each is `true`,
+//! or a table of parameters other than the default ones in parentheses; a traffic has one rule.
+//!
+//! - `dctcp` (needs `ecn`, which it implies): `gain` (0.0625: g), `initial_frames` (10);
+//! - `timely`: `low` ("50us"), `high` ("500us"), `min_rtt` ("20us"), `alpha` (0.875), `beta` (0.8),
+//!   `additive` ("10M": δ), `segment` (16000 bytes), `least` ("10M");
+//! - `swift`: `base_target` ("20us"), `hop` ("3us" for each switch), `scaling_range` ("100us":
+//!   fs_range; "0s" turns it off), `scaling_min_frames` (0.1), `scaling_max_frames` (100),
+//!   `additive_frames` (1), `beta` (0.8), `max_decrease` (0.5), `min_frames` (0.01), `max_frames`
+//!   (1000), `reset_after` (5);
+//! - `hpcc` (not with `forwarding = "learn"`): `eta` (0.95), `max_stage` (5), `additive` (80 bytes:
+//!   W_AI), `base_rtt` (that of the path).
+//!
+//! `retransmission = "selective"` or `"go-back-n"` sends lost frames again, without such a rule or
+//! with one, for which "selective" is the default. `retransmission_timeout` ("1ms") is the time
+//! without a new acknowledgment after which all is sent again; `ack_priority` (that of the frames)
+//! the priority of acknowledgments.
+//!
 //! `[network]` generates switches, hosts and cables, and the rest of the file refers to them by
 //! name. With it, `multipath` is "flow" by default.
 //!
@@ -275,6 +296,7 @@ fn read(
     let forwardings = [("shortest-path", Forwarding::ShortestPath), ("learn", Forwarding::Learning)];
     let forwarding = file.choice("forwarding", &forwardings, report);
     let latency = file.boolean("latency", report).is_some_and(|latency| latency.value);
+    let queue_lengths = file.boolean("queue_lengths", report).is_some_and(|measured| measured.value);
     let multipath = file.choice("multipath", &MULTIPATHS, report);
     let convergence = file.item("convergence").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
     let generated = generate::read(&mut file, load, report);
@@ -297,6 +319,7 @@ fn read(
     if let Some(Setting { value: Forwarding::Learning, location }) = &forwarding {
         validate::no_loop(&links.list, nodes.len(), location, report);
         validate::no_paths(&nodes, multipath.as_ref(), convergence.as_ref(), report);
+        traffics.iter().for_each(|traffic| traffic.rejects_flooding(report));
     }
     if !is_right(report) {
         return None;
@@ -326,6 +349,7 @@ fn read(
         seed,
         sample_ns,
         latency,
+        queue_lengths,
         forwarding,
         convergence_ns: convergence.map(|convergence| convergence.value),
         nodes,

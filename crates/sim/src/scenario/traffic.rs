@@ -4,6 +4,7 @@
 //! network is known to be valid, the resulting traffic ([`TrafficTable::traffic`]), since defaults
 //! depend on the links of the paths.
 
+mod acks;
 pub(crate) mod collective;
 pub(crate) mod sizes;
 
@@ -14,14 +15,15 @@ use config::read::toml_document::{
     Diagnostics, NAME_CURE, Setting, SettingSpan, TableReader, is_name, quoted, speed,
 };
 use endpoint::dcqcn::{DcqcnSettings, FastRecovery};
+use endpoint::transport::TransportSettings;
 use switch::Nanos;
-use toml::de::DeValue;
 
 use super::name_ranges::Names;
 use super::nodes::{Nodes, meant};
 use super::parse::{Load, MAX_TIME_NS, before_the_end, bytes, decimal, spell_time, text, time};
 use super::tables::{entries, required};
-use super::types::{Collective, Pattern, Start, Traffic};
+use super::types::{AckSettings, Collective, Pattern, Start, Traffic};
+use acks::{AckTable, read_rule};
 use sizes::SizeTable;
 use wire::random::Random;
 
@@ -62,6 +64,7 @@ pub(super) struct TrafficTable {
     stop_ns: Nanos,
     ecn: bool,
     dcqcn: Option<DcqcnSettings>,
+    acks: Option<AckTable>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -174,7 +177,8 @@ impl TrafficTable {
         };
         let (start_ns, stop_ns) = read_times(&mut section, duration_ns, report);
         let after = read_after(&mut section, report);
-        let (ecn, dcqcn) = read_congestion(&mut section, report);
+        let acks = AckTable::read(&mut section, report);
+        let (ecn, dcqcn) = read_congestion(&mut section, acks.as_ref(), report);
         let table = Self {
             location: section.location.clone(),
             name: name.to_owned(),
@@ -191,6 +195,7 @@ impl TrafficTable {
             stop_ns,
             ecn,
             dcqcn,
+            acks,
         };
         section.finish(report);
         table
@@ -199,6 +204,14 @@ impl TrafficTable {
     /// True if the traffic consists of messages that have a last byte.
     pub(super) fn has_messages(&self) -> bool {
         !matches!(self.pattern.kind, PatternKind::Constant | PatternKind::OnOff)
+    }
+
+    /// Rejects HPCC where switches flood: each copy would add its records to those of the frame.
+    pub(super) fn rejects_flooding(&self, report: &mut Diagnostics) {
+        if let Some(TransportSettings::Hpcc(_)) = self.acks.and_then(|acks| acks.transport) {
+            let what = "hpcc needs one path for each frame, and forwarding = \"learn\" floods";
+            report.add(&self.location, what, "write forwarding = \"shortest-path\", or leave hpcc out");
+        }
     }
 
     /// True if all of the traffic has arrived at some time.
@@ -225,6 +238,7 @@ impl TrafficTable {
             let cure = format!("{MAX_MESSAGES} are the most; send longer or fewer ones");
             report.add(&self.location, what, cure);
         }
+        let dscp = self.dscp.unwrap_or(self.priority * 8);
         let after: Vec<usize> =
             self.after.iter().filter_map(|after| numbers.get(&after.value).copied()).collect();
         Traffic {
@@ -232,7 +246,7 @@ impl TrafficTable {
             flows: self.flows,
             ranks: self.ranks,
             priority: self.priority,
-            dscp: self.dscp.unwrap_or(self.priority * 8),
+            dscp,
             frame_bytes,
             rate_bps,
             pattern,
@@ -241,6 +255,13 @@ impl TrafficTable {
             stop_ns: self.stop_ns,
             ecn: self.ecn,
             dcqcn: self.dcqcn,
+            acks: self.acks.map(|acks| AckSettings {
+                priority: acks.priority.unwrap_or(self.priority),
+                dscp: acks.priority.map_or(dscp, |priority| priority * 8),
+                retransmission: acks.retransmission,
+                timeout_ns: acks.timeout_ns,
+                transport: acks.transport,
+            }),
         }
     }
 
@@ -511,14 +532,19 @@ fn read_times(section: &mut TableReader, duration_ns: Nanos, report: &mut Diagno
     (start_ns.min(stop.value), stop.value)
 }
 
-/// Reads ECN, and DCQCN, which requires it.
-fn read_congestion(section: &mut TableReader, report: &mut Diagnostics) -> (bool, Option<DcqcnSettings>) {
+/// Reads ECN, and DCQCN. It and DCTCP require ECN.
+fn read_congestion(
+    section: &mut TableReader,
+    acks: Option<&AckTable>,
+    report: &mut Diagnostics,
+) -> (bool, Option<DcqcnSettings>) {
     let ecn = section.boolean("ecn", report);
     let dcqcn = read_dcqcn(section, report);
-    if let Some(Setting { value: false, location }) = &ecn
-        && dcqcn.is_some()
-    {
-        report.add(location, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
+    let is_dctcp = matches!(acks.and_then(|acks| acks.transport), Some(TransportSettings::Dctcp(_)));
+    let by_marks = if is_dctcp { Some("dctcp") } else { dcqcn.map(|_| "dcqcn") };
+    if let (Some(Setting { value: false, location }), Some(rule)) = (&ecn, by_marks) {
+        let what = format!("false, but {rule} slows down by marks");
+        report.add(location, what, format!("leave it out, or write {rule} = false"));
     }
     let choice = section.choice("dcqcn_fast_recovery", &FAST_RECOVERIES, report);
     if let Some(Setting { location, .. }) = &choice
@@ -530,7 +556,7 @@ fn read_congestion(section: &mut TableReader, report: &mut Diagnostics) -> (bool
         let fast_recovery = choice.map_or(dcqcn.fast_recovery, |choice| choice.value);
         DcqcnSettings { fast_recovery, ..dcqcn }
     });
-    (ecn.is_some_and(|ecn| ecn.value) || dcqcn.is_some(), dcqcn)
+    (ecn.is_some_and(|ecn| ecn.value) || by_marks.is_some(), dcqcn)
 }
 
 const FAST_RECOVERIES: [(&str, FastRecovery); 2] =
@@ -538,38 +564,31 @@ const FAST_RECOVERIES: [(&str, FastRecovery); 2] =
 
 /// Reads `dcqcn`: true for the paper's parameters, or a table of some others.
 fn read_dcqcn(section: &mut TableReader, report: &mut Diagnostics) -> Option<DcqcnSettings> {
-    let name = section.location_of("dcqcn")?;
-    let item = section.item("dcqcn")?;
-    if let DeValue::Boolean(is_on) = item.value() {
-        return is_on.then_some(DcqcnSettings::PAPER);
-    }
-    let cure = "write true, false, or a table as in { additive = \"5M\" }";
-    let mut table = item.section(name, cure, report)?;
-    let mut settings = DcqcnSettings::PAPER;
-    for (name, value) in [
-        ("cnp_interval", &mut settings.cnp_interval_ns),
-        ("alpha_interval", &mut settings.alpha_interval_ns),
-        ("step_interval", &mut settings.step_interval_ns),
-    ] {
-        let read = table.item(name).and_then(|item| time(item, 1..=MAX_TIME_NS, report));
-        *value = read.map_or(*value, |read| read.value);
-    }
-    for (name, value) in [
-        ("additive", &mut settings.additive_bps),
-        ("hyper", &mut settings.hyper_bps),
-        ("least", &mut settings.min_bps),
-    ] {
-        let read = table.item(name).and_then(|item| speed(item, report));
-        *value = read.map_or(*value, |read| read.value as f64);
-    }
-    let step_bytes = table.item("step_bytes").and_then(|item| bytes(item, report));
-    settings.step_bytes = step_bytes.map_or(settings.step_bytes, |read| read.value);
-    let gain = table.item("gain").and_then(|item| decimal(item, 1e-6..=1.0, report));
-    settings.gain = gain.map_or(settings.gain, |read| read.value);
-    let fast_recovery = table.choice("fast_recovery", &FAST_RECOVERIES, report);
-    settings.fast_recovery = fast_recovery.map_or(settings.fast_recovery, |read| read.value);
-    table.finish(report);
-    Some(settings)
+    let (example, paper) = ("additive = \"5M\"", DcqcnSettings::PAPER);
+    read_rule(section, "dcqcn", example, paper, report, |settings, table, report| {
+        for (name, value) in [
+            ("cnp_interval", &mut settings.cnp_interval_ns),
+            ("alpha_interval", &mut settings.alpha_interval_ns),
+            ("step_interval", &mut settings.step_interval_ns),
+        ] {
+            let read = table.item(name).and_then(|item| time(item, 1..=MAX_TIME_NS, report));
+            *value = read.map_or(*value, |read| read.value);
+        }
+        for (name, value) in [
+            ("additive", &mut settings.additive_bps),
+            ("hyper", &mut settings.hyper_bps),
+            ("least", &mut settings.min_bps),
+        ] {
+            let read = table.item(name).and_then(|item| speed(item, report));
+            *value = read.map_or(*value, |read| read.value as f64);
+        }
+        let step_bytes = table.item("step_bytes").and_then(|item| bytes(item, report));
+        settings.step_bytes = step_bytes.map_or(settings.step_bytes, |read| read.value);
+        let gain = table.item("gain").and_then(|item| decimal(item, 1e-6..=1.0, report));
+        settings.gain = gain.map_or(settings.gain, |read| read.value);
+        let fast_recovery = table.choice("fast_recovery", &FAST_RECOVERIES, report);
+        settings.fast_recovery = fast_recovery.map_or(settings.fast_recovery, |read| read.value);
+    })
 }
 
 /// Checks that the traffic which another waits for exists and is finite, and that no traffic waits

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use config::{Config, ConfigErrors, PortDcbx};
 use dcbx::settings::LldpSettings;
 use endpoint::dcqcn::DcqcnSettings;
+use endpoint::retransmission::Retransmission;
+use endpoint::transport::TransportSettings;
 use switch::{Nanos, SwitchSettings};
 
 pub use super::traffic::sizes::SizeTable;
@@ -25,6 +27,8 @@ pub struct Scenario {
     pub sample_ns: Nanos,
     /// True if the latency of frames is measured.
     pub latency: bool,
+    /// True if the time that queues have each length is measured.
+    pub queue_lengths: bool,
     /// How switches know the ports of hosts.
     pub forwarding: Forwarding,
     /// Time from a cut or a repair until all switches have new routes; `None` if routes stay.
@@ -222,6 +226,23 @@ pub struct Traffic {
     pub ecn: bool,
     /// How the sender reduces its rate when marks are reported to it (CNPs), if it does.
     pub dcqcn: Option<DcqcnSettings>,
+    /// What senders make of acknowledgments; `None` if frames are not acknowledged.
+    pub acks: Option<AckSettings>,
+}
+
+/// Acknowledgments of a traffic's frames, and what its senders make of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AckSettings {
+    /// 802.1p priority of the acknowledgments.
+    pub priority: u8,
+    /// DSCP of the acknowledgments.
+    pub dscp: u8,
+    /// Which frames are sent again after a loss.
+    pub retransmission: Retransmission,
+    /// Time without a new acknowledgment after which all that was sent is taken to be lost.
+    pub timeout_ns: Nanos,
+    /// The congestion control, if it works by acknowledgments.
+    pub transport: Option<TransportSettings>,
 }
 
 /// When frames of a flow are ready to be sent.

@@ -80,6 +80,7 @@ fn scenario() -> Scenario {
         forwarding: Forwarding::Learning,
         convergence_ns: None,
         latency: false,
+        queue_lengths: false,
         nodes: kinds.enumerate().map(|(n, kind)| Node { name: format!("n{n}"), kind }).collect(),
         links: (0..PORTS).map(link).collect(),
         traffic: Vec::new(),

@@ -56,6 +56,7 @@ pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u
         stop_ns: u64::MAX >> 20,
         ecn: false,
         dcqcn: None,
+        acks: None,
     }
 }
 
@@ -76,6 +77,7 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
         forwarding: Forwarding::ShortestPath,
         convergence_ns: None,
         latency: false,
+        queue_lengths: false,
         nodes,
         links,
         traffic,

@@ -9,7 +9,7 @@ use crate::monitor::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::monitor::event::Event;
 use crate::monitor::watermark::WatermarkReset;
 use crate::pipeline::Switch;
-use crate::settings::{POOLS, PortSettings, StaticAddress, SwitchSettings, VlanSettings};
+use crate::settings::{POOLS, PRIORITIES, PortSettings, StaticAddress, SwitchSettings, VlanSettings};
 use crate::time::Instant;
 use wire::bitset::Set8;
 use wire::bitset::Set64;
@@ -133,7 +133,12 @@ impl Switch {
 
     /// Returns the cells in use by the queues of a port.
     pub fn queued_cells(&self, port: usize) -> u32 {
-        self.egress[port].used_cells().iter().sum()
+        self.queue_cells(port).iter().sum()
+    }
+
+    /// Returns the cells in use by each queue of a port.
+    pub fn queue_cells(&self, port: usize) -> [u32; PRIORITIES] {
+        self.egress[port].used_cells()
     }
 
     /// Takes the events since the last call, oldest first.

@@ -1,0 +1,161 @@
+//! Congestion control by acknowledgments: what a sender learns from one, and the rule that it
+//! follows. The rules are [`dctcp`](crate::dctcp), [`timely`](crate::timely),
+//! [`swift`](crate::swift) and [`hpcc`](crate::hpcc).
+//!
+//! ```text
+//!   ack ──▶ marked ──────────▶ DCTCP ──▶ window
+//!           round-trip time ─▶ Swift ──▶ window, or a pace below one frame
+//!                           ─▶ TIMELY ─▶ rate
+//!           queues, INT ─────▶ HPCC ───▶ window and rate
+//! ```
+//! A sender may have as many bytes unacknowledged as its window, and spaces frames at its rate.
+
+use switch::{Instant, Nanos};
+
+use crate::dctcp::{Dctcp, DctcpSettings};
+use crate::hpcc::{Hpcc, HpccSettings};
+use crate::swift::{Swift, SwiftSettings};
+use crate::timely::{Timely, TimelySettings};
+
+/// The path of a flow, as its sender knows it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FlowPath {
+    /// The most that the flow sends, in bit/s: the speed of the sender's link, or less.
+    pub max_bps: u64,
+    /// Round-trip time of a frame through empty queues.
+    pub base_rtt_ns: Nanos,
+    /// Number of switches between sender and receiver.
+    pub hops: u32,
+    /// Length of a frame.
+    pub frame_bytes: u16,
+}
+
+impl FlowPath {
+    /// The bandwidth–delay product, in bytes.
+    pub fn bdp_bytes(&self) -> f64 {
+        self.max_bps as f64 * self.base_rtt_ns as f64 / 8e9
+    }
+}
+
+/// State of an egress port when a frame left it: in-band network telemetry (INT).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HopRecord {
+    /// Which link direction it is: records of two paths are not compared.
+    pub link: u32,
+    /// Bytes queued at the port.
+    pub queue_bytes: u64,
+    /// Bytes that the port has sent so far.
+    pub tx_bytes: u64,
+    /// When the frame left.
+    pub at: Instant,
+    /// Speed of the link, in bit/s.
+    pub speed_bps: u64,
+}
+
+/// What an acknowledgment of a frame tells its sender.
+#[derive(Debug, Clone, Copy)]
+pub struct AckSample<'h> {
+    /// When the acknowledgment arrived.
+    pub now: Instant,
+    /// Number of the frame.
+    pub number: u64,
+    /// Number of the next new frame of the flow.
+    pub next_number: u64,
+    /// Bytes that are acknowledged for the first time.
+    pub acked_bytes: u64,
+    /// True if the frame was marked (CE).
+    pub marked: bool,
+    /// Time from the start of the frame's transmission.
+    pub rtt_ns: Nanos,
+    /// True if the window held the sender back.
+    pub limited: bool,
+    /// State of each switch's port on the frame's path, in order; empty without INT.
+    pub hops: &'h [HopRecord],
+}
+
+/// A rule of congestion control, with its parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TransportSettings {
+    /// By the share of marked bytes.
+    Dctcp(DctcpSettings),
+    /// By the gradient of the round-trip time.
+    Timely(TimelySettings),
+    /// By a target delay.
+    Swift(SwiftSettings),
+    /// By the load of each link on the path.
+    Hpcc(HpccSettings),
+}
+
+/// Congestion control of one flow.
+#[derive(Debug, Clone)]
+pub enum Transport {
+    /// By the share of marked bytes.
+    Dctcp(Dctcp),
+    /// By the gradient of the round-trip time.
+    Timely(Timely),
+    /// By a target delay.
+    Swift(Swift),
+    /// By the load of each link on the path.
+    Hpcc(Hpcc),
+}
+
+impl Transport {
+    /// Returns the state of a flow that has not sent anything.
+    pub fn new(settings: TransportSettings, path: &FlowPath) -> Self {
+        match settings {
+            TransportSettings::Dctcp(settings) => Self::Dctcp(Dctcp::new(settings, path)),
+            TransportSettings::Timely(settings) => Self::Timely(Timely::new(settings, path)),
+            TransportSettings::Swift(settings) => Self::Swift(Swift::new(settings, path)),
+            TransportSettings::Hpcc(settings) => Self::Hpcc(Hpcc::new(settings, path)),
+        }
+    }
+
+    /// Handles the acknowledgment of a frame that was sent once.
+    pub fn on_ack(&mut self, ack: &AckSample) {
+        match self {
+            Self::Dctcp(dctcp) => dctcp.on_ack(ack),
+            Self::Timely(timely) => timely.on_ack(ack),
+            Self::Swift(swift) => swift.on_ack(ack),
+            Self::Hpcc(hpcc) => hpcc.on_ack(ack),
+        }
+    }
+
+    /// Handles a loss that acknowledgments show; frames before `next_number` have been sent. TIMELY
+    /// and HPCC have no rule for it.
+    pub fn on_loss(&mut self, number: u64, next_number: u64, now: Instant) {
+        match self {
+            Self::Dctcp(dctcp) => dctcp.on_loss(number, next_number),
+            Self::Swift(swift) => swift.on_loss(now),
+            Self::Timely(_) | Self::Hpcc(_) => {}
+        }
+    }
+
+    /// Handles a retransmission timeout. TIMELY and HPCC have no rule for it.
+    pub fn on_timeout(&mut self, now: Instant) {
+        match self {
+            Self::Dctcp(dctcp) => dctcp.on_timeout(),
+            Self::Swift(swift) => swift.on_timeout(now),
+            Self::Timely(_) | Self::Hpcc(_) => {}
+        }
+    }
+
+    /// The most bytes that may be unacknowledged; a frame may always be.
+    pub fn window_bytes(&self) -> u64 {
+        match self {
+            Self::Dctcp(dctcp) => dctcp.window_bytes(),
+            Self::Timely(_) => u64::MAX,
+            Self::Swift(swift) => swift.window_bytes(),
+            Self::Hpcc(hpcc) => hpcc.window_bytes(),
+        }
+    }
+
+    /// The rate at which frames are spaced, in bit/s; `None` if the window alone limits them.
+    pub fn pacing_bps(&self) -> Option<f64> {
+        match self {
+            Self::Dctcp(_) => None,
+            Self::Timely(timely) => Some(timely.rate_bps()),
+            Self::Swift(swift) => swift.pacing_bps(),
+            Self::Hpcc(hpcc) => Some(hpcc.rate_bps()),
+        }
+    }
+}
