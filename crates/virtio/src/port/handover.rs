@@ -1,10 +1,12 @@
 //! The hand-over of a guest's rings between the port's control thread and its loop.
 //!
-//! Rule: at any time either the thread or the loop owns the rings ([`Device`]). The thread takes
-//! them back before it changes anything that they depend on, and the loop gives them back in its
-//! next iteration, with the indices where it stopped. So the answer to GET_VRING_BASE, and the
-//! unmapping of memory, come after the loop's last access. Neither side locks. Source: QEMU's
-//! vhost-user protocol, "Ring states".
+//! Rule: there is one token, the rings ([`Device`]). From [`Handover::give`] until the thread has
+//! it again it is in exactly one place: on its way to the loop, with the loop, or on its way back.
+//! The thread takes it back before it changes anything that the rings depend on. It waits until it
+//! finds the token on either way, and while it wants the token the loop takes it from neither. So
+//! whether the loop serves the port, stops to, or begins again at that instant makes no difference,
+//! and the answer to GET_VRING_BASE, and the unmapping of memory, come after the loop's last
+//! access. Neither side locks. Source: QEMU's vhost-user protocol, "Ring states".
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -26,7 +28,9 @@ const LOOK: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Handover {
     to_loop: ArrayQueue<Box<Device>>,
-    to_control: ArrayQueue<Option<Box<Device>>>,
+    to_control: ArrayQueue<Box<Device>>,
+    /// The thread has given the rings away, and not taken them back. Only the thread uses it.
+    is_given: AtomicBool,
     /// The thread wants the rings back, or has given some.
     pub(crate) has_news: AtomicBool,
     wants_back: AtomicBool,
@@ -53,6 +57,7 @@ impl Handover {
         Ok(Arc::new(Self {
             to_loop: ArrayQueue::new(1),
             to_control: ArrayQueue::new(1),
+            is_given: AtomicBool::new(false),
             has_news: AtomicBool::new(false),
             wants_back: AtomicBool::new(false),
             is_served: AtomicBool::new(false),
@@ -100,43 +105,54 @@ impl Handover {
 
     /// Gives rings to the loop.
     pub(crate) fn give(&self, device: Box<Device>) {
+        let was_given = self.is_given.swap(true, Ordering::Relaxed);
         let taken = self.to_loop.push(device);
-        debug_assert!(taken.is_ok(), "the loop has none");
+        debug_assert!(!was_given && taken.is_ok(), "the thread had the rings");
         self.notify();
     }
 
-    /// Takes the rings back. Waits for the loop, if it serves the port.
+    /// Takes the rings back, if they were given. Waits for the loop, if it has them.
     pub(crate) fn take_back(&self) -> Option<Box<Device>> {
-        if let Some(device) = self.to_loop.pop() {
-            return Some(device); // the loop never saw them
+        if !self.ask_back() {
+            return None;
         }
-        self.wants_back.store(true, Ordering::SeqCst);
-        self.notify();
         loop {
-            if let Some(device) = self.to_control.pop() {
-                self.wants_back.store(false, Ordering::SeqCst);
-                return device;
-            }
-            // A loop that stopped serving has put back what it had before it said so.
-            if !self.is_served.load(Ordering::SeqCst) {
-                self.wants_back.store(false, Ordering::SeqCst);
-                return self.to_control.pop().flatten().or_else(|| self.to_loop.pop());
+            if let Some(device) = self.try_take() {
+                return Some(device);
             }
             std::thread::sleep(LOOK);
         }
     }
 
+    /// Asks for the rings. Returns false if they were not given.
+    fn ask_back(&self) -> bool {
+        let is_given = self.is_given.load(Ordering::Relaxed);
+        if is_given {
+            self.wants_back.store(true, Ordering::SeqCst);
+            self.notify();
+        }
+        is_given
+    }
+
+    /// Takes the rings that were asked for, if the loop does not have them.
+    fn try_take(&self) -> Option<Box<Device>> {
+        let device = self.to_loop.pop().or_else(|| self.to_control.pop())?;
+        self.wants_back.store(false, Ordering::SeqCst);
+        self.is_given.store(false, Ordering::Relaxed);
+        Some(device)
+    }
+
     /// The loop's side: gives back `device` if that is wanted, or takes a new one.
     #[cold]
     pub(crate) fn exchange(&self, device: &mut Option<Box<Device>>) {
+        // Cleared first: a wish that comes now is news of the next iteration.
         self.has_news.store(false, Ordering::SeqCst);
-        if self.wants_back.swap(false, Ordering::SeqCst) {
-            let _ = self.to_control.push(device.take());
-        }
-        if device.is_none()
-            && let Some(given) = self.to_loop.pop()
-        {
-            *device = Some(given);
+        if self.wants_back.load(Ordering::SeqCst) {
+            if let Some(device) = device.take() {
+                let _ = self.to_control.push(device);
+            }
+        } else if device.is_none() {
+            *device = self.to_loop.pop();
         }
     }
 
@@ -147,7 +163,7 @@ impl Handover {
     }
 
     /// The loop's side: it no longer serves the port, and puts its rings where the thread, or the
-    /// loop when it serves the port again, finds them.
+    /// loop when it serves the port again, finds them. A thread that waits for them finds them, too.
     pub(crate) fn end_serving(&self, device: Option<Box<Device>>) {
         if let Some(device) = device {
             let _ = self.to_loop.push(device);
@@ -162,5 +178,92 @@ impl Handover {
     pub(crate) fn note_fault(&self, fault: RingFault) {
         self.last_fault.store(fault as u64, Ordering::Relaxed);
         self.faults.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::signals::Signals;
+
+    fn device() -> Box<Device> {
+        let signals = Signals::start("test").unwrap();
+        Box::new(Device { rings: Default::default(), header_bytes: 12, mergeable: true, signals })
+    }
+
+    /// The loop closes the port and opens it again while the thread waits for the rings. It must
+    /// not take them once more: the thread would go on without them.
+    #[test]
+    fn a_port_that_is_reopened_leaves_the_rings_to_the_thread() {
+        let handover = Handover::new().unwrap();
+        handover.give(device());
+        let mut of_loop = None;
+        handover.begin_serving();
+        handover.exchange(&mut of_loop);
+        assert!(of_loop.is_some() && handover.ask_back());
+        handover.end_serving(of_loop.take());
+        handover.begin_serving();
+        handover.exchange(&mut of_loop);
+        assert!(of_loop.is_none(), "the thread waits for them");
+        let mut device = handover.try_take().expect("the rings");
+        device.header_bytes = 10;
+        handover.give(device);
+        handover.exchange(&mut of_loop);
+        assert_eq!(of_loop.map(|device| device.header_bytes), Some(10), "the rings as they are now");
+    }
+
+    #[test]
+    fn rings_that_were_not_given_are_not_waited_for() {
+        let handover = Handover::new().unwrap();
+        handover.begin_serving();
+        assert!(handover.take_back().is_none());
+        handover.give(device());
+        assert!(handover.take_back().is_some(), "the loop never saw them");
+        assert!(handover.take_back().is_none());
+    }
+
+    /// A loop that opens and closes its port at random beside a thread that takes the rings and
+    /// gives them: there is one token at any time, and each take finds what the loop left.
+    #[test]
+    fn one_token_whatever_both_do() {
+        const TAKES: u64 = 5000;
+        let handover = Handover::new().unwrap();
+        let (ends, counted) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut random, mut of_loop, mut serves) = (fastrand::Rng::with_seed(3), None, false);
+                while !ends.load(Ordering::Acquire) {
+                    match random.u8(..16) {
+                        0 if serves => handover.end_serving(of_loop.take()),
+                        0 => handover.begin_serving(),
+                        _ if serves && handover.has_news.load(Ordering::Relaxed) => {
+                            handover.exchange(&mut of_loop);
+                            continue;
+                        }
+                        _ => {
+                            // What the loop does with the rings: only it has them.
+                            if let Some(device) = &mut of_loop {
+                                let device: &mut Box<Device> = device;
+                                device.header_bytes += 1;
+                                counted.fetch_add(1, Ordering::Relaxed);
+                            }
+                            continue;
+                        }
+                    }
+                    serves = !serves;
+                }
+                handover.end_serving(of_loop.take());
+            });
+            handover.give(device());
+            for _ in 0..TAKES {
+                let mut device = handover.take_back().expect("the only token");
+                assert!(handover.to_loop.is_empty() && handover.to_control.is_empty());
+                assert_eq!(device.header_bytes as u64, 12 + counted.load(Ordering::Relaxed));
+                device.mergeable = !device.mergeable;
+                handover.give(device);
+            }
+            ends.store(true, Ordering::Release);
+        });
+        assert!(handover.take_back().is_some());
     }
 }
