@@ -31,6 +31,7 @@ use crate::tables::telemetry::{self, Telemetry};
 use crate::validate::buffer;
 use crate::validate::dcbx as dcbx_check;
 use crate::validate::lldp as lldp_check;
+use crate::validate::vhost;
 use crate::validate::vlan;
 use crate::validate::watchdog;
 
@@ -178,6 +179,7 @@ fn read<T>(
     vlan::check(&defaults, &ports, report);
     lldp_check::check(&ports, report);
     dcbx_check::check(&ports, report);
+    vhost::check(&defaults, &ports, report);
     if buffer.fixed_cells.is_none() {
         let needed = u32::try_from(buffer::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
         buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);

@@ -3,7 +3,9 @@
 
 use std::os::fd::RawFd;
 
-use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
+use switch::{
+    FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RefusedFrames, RxDesc, RxFrame, TxDesc,
+};
 use wire::bitset::Set8;
 
 /// A fault of a port, for the log. The loop itself logs nothing, since writing a log can block.
@@ -47,6 +49,10 @@ pub trait Port {
     /// Sets the minimum number of posted chunks, regardless of need, as far as the rings allow. Has
     /// no effect on a port that posts none.
     fn set_min_posted(&mut self, _frames: u32) {}
+
+    /// Sets the speed that the switch's pause times refer to. Has an effect on a port that honors
+    /// them in the place of its peer.
+    fn set_pause_speed(&mut self, _bps: u64) {}
 
     /// Returns the frames that the last `receive` left behind, in all RX rings.
     fn rx_waiting(&self) -> u32 {
@@ -118,6 +124,12 @@ pub trait Port {
     /// True if frames passed to the port wait because the loop that serves it stalls.
     fn is_stalled(&self) -> bool {
         false
+    }
+
+    /// Takes the frames that the port did not accept from its peer since the last call, if any.
+    #[inline]
+    fn take_refused(&mut self) -> Option<RefusedFrames> {
+        None
     }
 
     /// Takes the number of frames that the kernel completed without owning them, or completed

@@ -389,6 +389,34 @@ fn turns_are_counted_by_the_time_they_took() {
     assert_eq!(turns, after.loop_turns - 1, "all but the first");
 }
 
+/// The peer of port 1 has no room for queue 3, as a guest that hangs. Its frames stay in the switch,
+/// which is an event after 5 s, and counted; other queues go on.
+#[test]
+fn a_peer_without_room_is_no_silent_pause() {
+    let mut lab = Lab::new();
+    lab.wires[1].fill_queues(Set8::of(3));
+    (0..5).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    for _ in 0..52 {
+        lab.wires[0].inject(frame(mac(1), mac(0), 5));
+        lab.now = lab.now + 100_000_000;
+        lab.core.iterate(lab.now);
+    }
+    lab.turns(1);
+    assert_eq!(lab.wires[1].take_sent().len(), 52, "priority 5 is unharmed");
+    let events = lab.events();
+    let stalled = Event::QueueStalled { port: 1, queue: 3 };
+    assert_eq!(events.iter().filter(|event| **event == stalled).count(), 1, "{events:?}");
+    let queue = lab.snapshot().ports[1].queues[3];
+    assert_eq!((queue.no_room, queue.no_room_stalls, queue.waiting_frames), (true, 1, 5));
+    lab.wires[1].fill_queues(Set8::EMPTY);
+    lab.now = lab.now + 100_000_000;
+    lab.turns(2);
+    assert_eq!(lab.wires[1].take_sent().len(), 5, "nothing is lost");
+    lab.now = lab.now + 100_000_000;
+    lab.turns(1);
+    assert!(lab.events().contains(&Event::QueueResumed { port: 1, queue: 3 }));
+}
+
 /// A guard paused the peer of port 0 while the loop stalled. XON follows in the next iteration, and
 /// the guard's frames are counted.
 #[test]

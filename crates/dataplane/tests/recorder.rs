@@ -98,6 +98,24 @@ fn a_port_that_comes_and_goes_is_replayed() {
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
 
+/// A peer has no room for a queue during an incast: the watchdog drops its frames, and the stall is
+/// reported of a port without one. When the peer has room again is replayed to the nanosecond.
+#[test]
+fn a_peer_without_room_is_replayed() {
+    let mut lab = Lab::new(64);
+    for port in [0, 2] {
+        lab.take(&Step::Fill { port, queues: 1 << 3 });
+        lab.take(&Step::Inject { port: 1, dst: port, priority: 3, len: 500, frames: 5 });
+        lab.turns(70, 100_000_000);
+        lab.take(&Step::Fill { port, queues: 0 });
+        lab.turns(3, 100_000_000);
+    }
+    incast(&mut lab, 20);
+    let (_, _, events) = ends_as_replayed(lab);
+    let came = |event: Event| events.iter().filter(|(_, reported)| *reported == event).count();
+    assert_eq!([0, 2].map(|port| came(Event::StormBegan { port, priority: 3 })), [1, 1]);
+}
+
 /// A port is removed during an incast while its frames still wait, and others use its slot, one
 /// after the other.
 #[test]

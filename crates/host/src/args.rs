@@ -3,7 +3,9 @@
 use crate::frame::{MAX_BYTES, MIN_BYTES, MIN_IP_BYTES};
 use crate::units::{duration_ns, rate_bps};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use switch::Nanos;
+use switch::settings::PRIORITIES;
 use wire::MacAddr;
 
 /// The most flows that one host sends.
@@ -22,8 +24,20 @@ const RATES_BPS: RangeInclusive<u64> = 2..=1_000_000_000_000;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Interface to use; it belongs to the host alone while it runs
-    #[arg(long, value_name = "IF")]
-    pub interface: String,
+    #[arg(long, value_name = "IF", required_unless_present = "vhost", conflicts_with = "vhost")]
+    pub interface: Option<String>,
+
+    /// In place of an interface, the socket of a port of the switch (vhost_user): the host is its
+    /// virtio driver, as a guest is
+    ///
+    /// A full queue holds back its flows, as a pause does: the switch does not read what it has
+    /// paused. The host needs an address, by --mac.
+    #[arg(long, value_name = "SOCKET", requires = "mac", conflicts_with = "dcbx")]
+    pub vhost: Option<PathBuf>,
+
+    /// Queues of the driver: as vhost.queues of the port
+    #[arg(long, value_enum, value_name = "QUEUES", default_value = "by-priority", requires = "vhost")]
+    pub vhost_queues: VhostQueues,
 
     /// A flow to send, such as "to=02:00:00:00:00:02,priority=3,size=1000,rate=600M"
     ///
@@ -120,6 +134,25 @@ pub struct Args {
     pub core: Option<usize>,
 }
 
+/// Queues of a host that is a virtio driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum VhostQueues {
+    /// One pair, for all priorities.
+    One,
+    /// A pair for each priority, which is its number.
+    ByPriority,
+}
+
+impl VhostQueues {
+    /// Returns its name, here and in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            VhostQueues::One => "one",
+            VhostQueues::ByPriority => "by-priority",
+        }
+    }
+}
+
 /// How a host negotiates PFC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DcbxArg {
@@ -163,6 +196,17 @@ impl Args {
             ));
         }
         Ok(())
+    }
+
+    /// Returns the interface, or the path of the socket.
+    pub fn name(&self) -> &str {
+        let socket = self.vhost.as_ref().and_then(|path| path.to_str());
+        self.interface.as_deref().or(socket).unwrap_or_default()
+    }
+
+    /// Returns the queue pairs of a virtio driver.
+    pub fn queue_pairs(&self) -> usize {
+        if self.vhost_queues == VhostQueues::One { 1 } else { PRIORITIES }
     }
 
     /// Mask of the priorities of the peer that are paused without interruption.
@@ -300,10 +344,32 @@ mod tests {
     #[test]
     fn a_receiver_has_defaults_for_all_but_its_interface() {
         let args = parse(&[]).unwrap();
-        assert_eq!((args.interface.as_str(), args.flows.len(), args.mac), ("veth0", 0, None));
+        assert_eq!((args.name(), args.flows.len(), args.mac), ("veth0", 0, None));
         assert_eq!((args.speed, args.honored(), args.reaction_delay), (None, 1 << 3, 0));
         assert_eq!((args.duration, args.linger, args.interval), (None, 500_000_000, 1_000_000_000));
         assert_eq!((args.wait, args.json, args.core), (false, false, None));
+    }
+
+    #[test]
+    fn a_virtio_driver_has_a_socket_and_an_address() {
+        let parse = |words: &[&str]| {
+            let words = ["host"].iter().chain(words);
+            Command::try_parse_from(words).map(|command| command.args).map_err(|error| error.to_string())
+        };
+        let args = parse(&["--vhost", "/run/a.sock", "--mac", "02:00:00:00:00:01"]).unwrap();
+        assert_eq!((args.name(), args.queue_pairs()), ("/run/a.sock", 8));
+        let one = ["--vhost", "/a", "--mac", "02:00:00:00:00:01", "--vhost-queues", "one"];
+        assert_eq!(parse(&one).unwrap().queue_pairs(), 1);
+        for (words, expected) in [
+            (&["--vhost", "/a"][..], "--mac <MAC>"),
+            (&["--vhost", "/a", "--interface", "b", "--mac", "02:00:00:00:00:01"], "cannot be used with"),
+            (&["--interface", "b", "--vhost-queues", "one"], "--vhost <SOCKET>"),
+            (&["--vhost", "/a", "--mac", "02:00:00:00:00:01", "--dcbx", "willing"], "cannot be used with"),
+            (&[], "--interface <IF>"),
+        ] {
+            let message = parse(words).unwrap_err();
+            assert!(message.contains(expected), "{words:?}: {message}");
+        }
     }
 
     #[test]

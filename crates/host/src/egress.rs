@@ -13,6 +13,7 @@ use endpoint::pause::PauseTimer;
 use switch::settings::{PRIORITIES, Rate};
 use switch::token_bucket::TokenBucket;
 use switch::{Instant, Nanos};
+use wire::bitset::Set8;
 
 /// Bytes that a queue may send per round; at least the longest frame.
 const QUANTUM_BYTES: u32 = 1514;
@@ -63,6 +64,8 @@ pub struct Egress {
     flows: Vec<FlowQueue>,
     queues: [Queue; PRIORITIES],
     pauses: [PauseTimer; PRIORITIES],
+    /// Priorities whose frames the port takes none of: their queue of the device is full.
+    blocked: Set8,
     /// The host's own speed.
     shaper: TokenBucket,
     /// The queue that is being served.
@@ -90,6 +93,7 @@ impl Egress {
             flows: Vec::new(),
             queues: Default::default(),
             pauses: std::array::from_fn(|_| PauseTimer::new(reaction_delay_ns)),
+            blocked: Set8::EMPTY,
             shaper,
             turn: 0,
             turn_bytes: QUANTUM_BYTES,
@@ -106,6 +110,11 @@ impl Egress {
     /// Handles a pause of `time_ns` (0: XON) that was read for `priority`.
     pub fn receive_pause(&mut self, priority: usize, time_ns: Nanos, now: Instant) {
         self.pauses[priority].receive(time_ns, now);
+    }
+
+    /// Sets the priorities that the port takes no frames of.
+    pub fn set_blocked(&mut self, priorities: Set8) {
+        self.blocked = priorities;
     }
 
     /// Advances the time to `now`: pauses begin and end, and flows that are too far behind discard
@@ -142,7 +151,8 @@ impl Egress {
 
     #[inline]
     fn take_from(&mut self, queue: usize, now: Instant) -> Option<Departure> {
-        let head = if self.pauses[queue].is_paused() { None } else { self.head(queue) };
+        let is_held = self.pauses[queue].is_paused() || self.blocked.contains(queue);
+        let head = if is_held { None } else { self.head(queue) };
         let Some((due, flow)) = head.filter(|(due, _)| *due <= now) else {
             self.queues[queue].deficit = 0;
             return None;
@@ -179,9 +189,9 @@ impl Egress {
     }
 
     /// Returns when the host should next send, gathering the frames of `GATHER_NS`; `None` if
-    /// nothing will ever be due. State as of the last `advance`, which was at `now`.
+    /// nothing will ever be due, or only for full queues. State as of the last `advance`, which was at `now`.
     pub fn next_send(&self, now: Instant) -> Option<Instant> {
-        let due = (0..PRIORITIES).filter_map(|queue| {
+        let due = (0..PRIORITIES).filter(|&queue| !self.blocked.contains(queue)).filter_map(|queue| {
             let (due, flow) = self.head(queue)?;
             let gather = GATHER_NS.saturating_sub(self.flows[flow].pace.interval_ns());
             let open = self.pauses[queue].ends_at().unwrap_or_default();

@@ -161,7 +161,14 @@ impl<P: Port> Host<P> {
             cnps_sent: 0,
             cnps_received: 0,
             pauses: std::array::from_fn(|priority| Pause { priority: priority as u8, ..Pause::default() }),
-            in_flight: InFlight { loads, bytes: 0, longest_bytes, frames: 0, by_priority: [0; PRIORITIES] },
+            in_flight: InFlight {
+                loads,
+                bytes: 0,
+                is_bounded: true,
+                longest_bytes,
+                frames: 0,
+                by_priority: [0; PRIORITIES],
+            },
             settings: HostSettings { honored, ..settings },
             port,
             memory,
@@ -180,6 +187,24 @@ impl<P: Port> Host<P> {
             outgoing: Vec::with_capacity(IN_FLIGHT_FRAMES),
             completed: Vec::with_capacity(IN_FLIGHT_FRAMES),
         }
+    }
+
+    /// Lets the port hold as many frames as its queues take: a queue that is full holds back its
+    /// priority alone, where a bound over all would hold back every one.
+    pub fn with_queues_of_port(mut self) -> Self {
+        self.in_flight.is_bounded = false;
+        self
+    }
+
+    /// Has a received frame end the sleep that follows. Returns false if one is there already.
+    pub fn prepare_sleep(&mut self) -> bool {
+        self.port.prepare_sleep();
+        !self.port.has_pending()
+    }
+
+    /// Ends what [`Host::prepare_sleep`] began.
+    pub fn cancel_sleep(&mut self) {
+        self.port.cancel_sleep();
     }
 
     /// True if the host's address has been announced.

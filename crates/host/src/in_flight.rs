@@ -16,6 +16,8 @@ pub(crate) struct InFlight {
     /// Content of each frame, by frame number.
     pub(crate) loads: Vec<FrameContent>,
     pub(crate) bytes: usize,
+    /// False if the port bounds what it holds itself.
+    pub(crate) is_bounded: bool,
     /// Bytes of the longest frame that the host sends.
     pub(crate) longest_bytes: usize,
     pub(crate) frames: usize,
@@ -53,7 +55,8 @@ impl FrameContent {
 impl InFlight {
     /// True if one more frame, even of the largest size, may be passed to the kernel.
     pub(crate) fn has_room(&self) -> bool {
-        self.frames < IN_FLIGHT_FRAMES && self.bytes + self.longest_bytes <= IN_FLIGHT_BYTES
+        !self.is_bounded
+            || self.frames < IN_FLIGHT_FRAMES && self.bytes + self.longest_bytes <= IN_FLIGHT_BYTES
     }
 
     /// Adds a frame that is passed to the kernel.

@@ -5,19 +5,27 @@ use crate::host::{Host, HostSettings};
 use crate::report::{HostReport, ReportLine};
 use crate::text_report;
 use anyhow::{Context, anyhow, bail};
-use dataplane::Sleeper;
+use dataplane::{Port, Sleeper};
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Waker;
-use switch::{Instant, Nanos};
+use switch::{HeapMemory, Instant, Nanos};
+use virtio::front_end::port::FrontEndPort;
+use virtio::front_end::{FrontEnd, FrontEndSettings};
 use wire::MacAddr;
 use xdp::{MAX_POSTED, PortConfig, Umem, Waiter, XdpPort};
 
 /// Frames of a host's memory for each RX queue: a full fill ring, and as many in the RX ring.
 const FRAMES_PER_QUEUE: usize = 2 * MAX_POSTED;
+/// Bytes of the virtio header before each frame.
+const VIRTIO_HEADER: u16 = 12;
+/// Bytes of a driver's buffers: for frames of an ordinary length, or for all, as each is sent in one.
+const ORDINARY_BUFFER_BYTES: u32 = 2048;
+const JUMBO_BUFFER_BYTES: u32 = 10_240;
 /// Frames of a host's memory for transmission.
 const OWN_FRAMES: usize = 4_096;
 /// How long a sender sends by default.
@@ -61,35 +69,90 @@ pub fn run_with(
     }
     xdp::set_timer_slack(1).context("setting the timer slack")?;
 
-    let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
-    let frames = xdp::queues_of(&args.interface)? as usize * FRAMES_PER_QUEUE + OWN_FRAMES;
+    let output = Output { out, json: args.json, before: HostReport::default() };
+    match &args.vhost {
+        Some(socket) => on_socket(args, socket, (&mut waiter, orders), output),
+        None => on_interface(args, (&mut waiter, orders), output),
+    }
+}
+
+/// Runs a host on an interface.
+fn on_interface(
+    args: &Args,
+    (waiter, orders): (&mut Waiter, &HostControl),
+    output: Output,
+) -> anyhow::Result<()> {
+    let interface = args.name();
+    let frame_bytes = xdp::frame_bytes_for([interface])?;
+    let frames = xdp::queues_of(interface)? as usize * FRAMES_PER_QUEUE + OWN_FRAMES;
     let mut memory = Umem::new(frames, frame_bytes)?;
     // The host shares its core with other threads, so frames that arrive while it is not running
     // need posted chunks. PFC frames have a group address, which a NIC receives only in promiscuous
     // mode.
     let setup = PortConfig { min_posted: MAX_POSTED as u32, promiscuous: true, ..PortConfig::default() };
-    let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
-    let mut host = Host::new(settings(args)?, port, memory, frames, now());
-    waiter.watch([host.port()]);
-    let mut output = Output { out, json: args.json, before: HostReport::default() };
-    let is_up = run_loop(&mut host, &mut waiter, orders, &mut output, args.interval)?;
+    let port = XdpPort::open(&mut memory, interface, &setup)?;
+    let host = Host::new(settings(args)?, port, memory, frames, now());
+    if !run_to_end(host, frames, (waiter, orders), output, args.interval)? {
+        bail!("interface {interface} went down or away while the host ran; `ip link` shows its state");
+    }
+    Ok(())
+}
 
+/// Runs a host that is the virtio driver of a port of the switch.
+fn on_socket(
+    args: &Args,
+    socket: &Path,
+    (waiter, orders): (&mut Waiter, &HostControl),
+    output: Output,
+) -> anyhow::Result<()> {
+    let longest = args.flows.iter().map(|flow| flow.size_bytes).max().unwrap_or_default();
+    let buffer_bytes = if longest > ORDINARY_BUFFER_BYTES as u16 - VIRTIO_HEADER {
+        JUMBO_BUFFER_BYTES
+    } else {
+        ORDINARY_BUFFER_BYTES
+    };
+    let driver =
+        FrontEndSettings { queue_pairs: args.queue_pairs(), buffer_bytes, ..FrontEndSettings::default() };
+    let front_end = FrontEnd::connect(socket, driver).with_context(|| {
+        format!(
+            "--vhost {}: is it the socket of a port, with vhost.queues = \"{}\" (--vhost-queues)?",
+            socket.display(),
+            args.vhost_queues.name()
+        )
+    })?;
+    let frames = driver.queue_pairs * usize::from(driver.ring_size) + OWN_FRAMES;
+    let memory = HeapMemory::new(frames, JUMBO_BUFFER_BYTES as usize);
+    let host = Host::new(settings(args)?, FrontEndPort::new(front_end), memory, frames, now());
+    if !run_to_end(host.with_queues_of_port(), frames, (waiter, orders), output, args.interval)? {
+        bail!("the switch closed the socket {} while the host ran", socket.display());
+    }
+    Ok(())
+}
+
+/// Runs a host, whose memory has this number of frames, until it is done, and prints its report.
+/// Returns true if its port is still up.
+fn run_to_end<P: Port>(
+    mut host: Host<P>,
+    frames: usize,
+    (waiter, orders): (&mut Waiter, &HostControl),
+    mut output: Output,
+    interval_ns: Nanos,
+) -> anyhow::Result<bool> {
+    waiter.watch([host.port()]);
+    let is_up = run_loop(&mut host, waiter, orders, &mut output, interval_ns)?;
     let at = now();
     host.close();
     output.print(ReportLine::Final(host.report(at)))?;
     if host.free_frames() != frames {
         bail!("{} of {frames} frames came back: a bug", host.free_frames());
     }
-    if !is_up {
-        bail!("interface {} went down or away while the host ran; `ip link` shows its state", args.interface);
-    }
-    Ok(())
+    Ok(is_up)
 }
 
 fn settings(args: &Args) -> anyhow::Result<HostSettings> {
     let mac = match args.mac {
         Some(mac) => mac,
-        None => interface_mac(&args.interface)?,
+        None => interface_mac(args.name())?,
     };
     if args.flows.iter().any(|flow| flow.to == mac) {
         bail!(
@@ -98,7 +161,7 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
     }
     let sends = !args.flows.is_empty() || !args.storm.is_empty();
     Ok(HostSettings {
-        interface: args.interface.clone(),
+        interface: args.name().to_owned(),
         mac,
         flows: args.flows.clone(),
         speed_bps: args.speed,
@@ -116,8 +179,8 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
 
 /// Runs the loop: iterations with sleep in between, until the host is done. Returns true if its
 /// interface is still up.
-fn run_loop(
-    host: &mut Host<XdpPort>,
+fn run_loop<P: Port>(
+    host: &mut Host<P>,
     waiter: &mut Waiter,
     orders: &HostControl,
     output: &mut Output,
@@ -144,19 +207,20 @@ fn run_loop(
         if orders.must_stop() || !host.is_up() {
             host.stop(at);
         }
-        sleep(waiter, host.next_turn(at).min(report_at))?;
+        sleep(host, waiter, host.next_turn(at).min(report_at))?;
     }
     Ok(host.is_up())
 }
 
 /// Sleeps until `until`, a frame, or a command.
-fn sleep(waiter: &mut Waiter, until: Instant) -> anyhow::Result<()> {
+fn sleep<P: Port>(host: &mut Host<P>, waiter: &mut Waiter, until: Instant) -> anyhow::Result<()> {
     let left_ns = until.since(now()).min(LONGEST_SLEEP_NS);
     if left_ns < SHORTEST_SLEEP_NS {
         return Ok(());
     }
-    waiter.wait(left_ns).context("waiting for frames")?;
-    Ok(())
+    let waited = if host.prepare_sleep() { waiter.wait(left_ns).map(drop) } else { Ok(()) };
+    host.cancel_sleep();
+    waited.context("waiting for frames")
 }
 
 /// Returns CLOCK_MONOTONIC, which all processes of the machine share, so that hosts can compare

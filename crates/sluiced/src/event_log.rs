@@ -190,6 +190,8 @@ mod tests {
             Event::StormEnded { port: 0, priority: 5 },
             Event::TxStalled { port: 0 },
             Event::TxResumed { port: 0 },
+            Event::QueueStalled { port: 0, queue: 3 },
+            Event::QueueResumed { port: 0, queue: 3 },
             Event::RecoveryPending { port: 0, priority: 5 },
             Event::StormLimitReached { port: 0, priority: 5, local_precedence: 2, times: 10 },
             Event::EarlyWarning { port: 1, priority: 5, sent: false, pps: 10_001 },

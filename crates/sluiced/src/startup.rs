@@ -96,7 +96,6 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         links.add(slot, name, interface.as_ref());
     }
     let mut changed = ChangedSettings::new(&config.control.path)?;
-    let (vhost, vhost_ports) = VhostSockets::open(config)?;
     let mut open = OpenPorts::open(config, &interfaces, strict, &mut changed)?;
     let ports_at_start = open.started(config, interfaces);
     let queues: Vec<u32> = ports_at_start.iter().map(|port| port.queues).collect();
@@ -116,6 +115,8 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     for &core in cores {
         xdp::exclude_core(core).context("keeping other threads off the loops' cores")?;
     }
+    // After it, as the sockets have threads.
+    let (vhost, vhost_ports) = VhostSockets::open(config)?;
     let worker = PortWorker::start(&mut open.ports, changed, vhost.links())?;
     let AssignedPorts { ports, io_loops: lines, bell } =
         assign((open.ports, vhost_ports), &open.memory, live.core_assignment(), &heartbeats, waiter.waker())?;

@@ -108,6 +108,15 @@ impl Lab {
         guest
     }
 
+    /// Returns the daemon's threads whose names begin like this.
+    fn threads(&self, name: &str) -> impl Iterator<Item = Thread> {
+        let tasks = format!("/proc/{}/task", self.daemon.as_ref().unwrap().id());
+        let threads: Vec<_> =
+            fs::read_dir(tasks).unwrap().filter_map(|task| Thread::read(&task.unwrap().path())).collect();
+        let name = name.to_owned();
+        threads.into_iter().filter(move |thread| thread.name.starts_with(&name))
+    }
+
     fn snapshot(&self) -> Snapshot {
         BlockingClient::connect(&self.path("control.sock")).unwrap().snapshot().unwrap()
     }
@@ -134,6 +143,27 @@ impl Drop for Lab {
         for role in ["switch", "host"] {
             let _ = Command::new("ip").args(["netns", "del", &self.space(role)]).status();
         }
+    }
+}
+
+/// A thread as the kernel reports it.
+struct Thread {
+    name: String,
+    sleeps: bool,
+    /// The cores that it may run on, as the kernel lists them.
+    cores: String,
+}
+
+impl Thread {
+    /// Reads the folder of a thread; `None` if it has just ended.
+    fn read(task: &std::path::Path) -> Option<Self> {
+        let status = fs::read_to_string(task.join("status")).ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        let (name, state, cores) = (field("Name"), field("State"), field("Cpus_allowed_list"));
+        Some(Self { name, sleeps: state.starts_with('S'), cores })
     }
 }
 
@@ -247,7 +277,7 @@ fn guests_a_veth_and_reconnection() {
         let (mut of_guest, mut of_host) = (0, 0);
         let began = Instant::now();
         let mut ping = Command::new("ip")
-            .args(["netns", "exec", &host, "ping", "-c", "3", "-i", "0.2", "-W", "1", "10.9.0.77"])
+            .args(["netns", "exec", &host, "ping", "-i", "0.2", "10.9.0.77"]) // until it is killed
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -268,7 +298,7 @@ fn guests_a_veth_and_reconnection() {
     // The loop sleeps, and a guest that sends wakes it.
     let (mut a, mut b) = (lab.guest("a"), lab.guest("b"));
     for number in 0..20 {
-        std::thread::sleep(Duration::from_millis(20));
+        lab.until("the loop sleeps", |lab| lab.threads("poll-").all(|thread| thread.sleeps));
         assert!(a.send(0, &frame(MacAddr::BROADCAST, 1, number, 100)));
         a.flush(0);
         let (began, mut is_there) = (Instant::now(), false);
@@ -278,6 +308,49 @@ fn guests_a_veth_and_reconnection() {
         }
     }
     drop((a, b));
+    lab.terminate();
+}
+
+/// The threads of the sockets are kept off the loop's core, where there is another one.
+#[test]
+fn the_threads_of_sockets_leave_the_core_to_the_loop() {
+    let mut lab = Lab::new();
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        let of_loop: Vec<_> = lab.threads("poll-").map(|thread| thread.cores).collect();
+        assert_eq!(of_loop.len(), 1);
+        for name in ["vhost-", "irq-"] {
+            let others: Vec<_> = lab.threads(name).map(|thread| thread.cores).collect();
+            assert_eq!(others.len(), 3, "one for each port with a socket");
+            assert!(
+                others.iter().all(|cores| !lists(cores, of_loop[0].parse().unwrap())),
+                "{name}: {others:?}"
+            );
+        }
+    }
+    lab.terminate();
+}
+
+/// True if a list of the kernel, as "0-2,5", has a core.
+fn lists(cores: &str, core: usize) -> bool {
+    cores.split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        (first.parse().unwrap()..=last.parse().unwrap()).contains(&core)
+    })
+}
+
+/// What happens to a guest is named as such, not as an interface.
+#[test]
+fn events_name_the_guest() {
+    let mut lab = Lab::new();
+    drop(lab.guest("a"));
+    lab.until("the events", |lab| {
+        let events = BlockingClient::connect(&lab.path("control.sock")).unwrap().events(0).unwrap();
+        let has = |kind: &str, text: &str| {
+            events.iter().any(|event| event.kind == kind && event.message.contains(text))
+        };
+        assert!(!events.iter().any(|event| event.message.contains("the interface /")), "{events:?}");
+        has("interface_lost", "the guest on /") && has("interface_lost", "has stopped its driver")
+    });
     lab.terminate();
 }
 

@@ -29,7 +29,7 @@ pub use frame::memory::{
     DroppedFrame, FrameDrop, FrameMemory, HeapMemory, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, MaxFrame,
 };
 pub use frame::{FrameId, RxDesc};
-pub use monitor::counters::{DropReason, KernelCounters, Snapshot};
+pub use monitor::counters::{DropReason, KernelCounters, RefusedFrames, Snapshot};
 pub use monitor::event::Event;
 pub use monitor::event_kind::{EventKind, Severity};
 pub use monitor::event_text::EventRecord;

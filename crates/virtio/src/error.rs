@@ -17,6 +17,9 @@ pub enum MemoryError {
     /// A region that overlaps another.
     #[error("the memory region at guest address {0:#x} overlaps another")]
     Overlap(u64),
+    /// More memory than is mapped for a guest.
+    #[error("{0} bytes of memory to map, more than 1 TiB")]
+    TooLarge(u64),
     /// A region beyond the end of its file.
     #[error(
         "the memory region at guest address {guest_addr:#x} ends at byte {end} of a file of {file_bytes}"

@@ -239,6 +239,9 @@ impl Lints {
     }
 
     fn headroom(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        if port.own.vhost.path.is_some() {
+            return self.headroom_of_guest(port, priority, cell);
+        }
         let Some(speed_bps) = port.settings.speed_bps else { return };
         let Some(cable) = port.tables().setting(|table| &table.cable_m) else { return };
         let mtu = port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES);
@@ -249,6 +252,19 @@ impl Lints {
         let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
         let location = setting.map_or(&cable.location, |cells| &cells.location);
         self.warn(location, what, cure, port, 1 << priority);
+    }
+
+    /// Checks headroom against what may arrive from a guest, which has no cable.
+    fn headroom_of_guest(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        let (cells, needed) = (port.settings.groups[priority].headroom_cells, headroom::guest_cells(cell));
+        let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
+        let Some(setting) = setting.filter(|_| cells < needed) else { return };
+        let what = format!(
+            "{cells} headroom cells are too few: after XOFF {needed} cells may arrive, which one iteration reads of \
+             the guest's queue"
+        );
+        let cure = format!("give at least {needed} cells, or leave it out");
+        self.warn(&setting.location, what, cure, port, 1 << priority);
     }
 
     /// Warns of a port without a trusted field: every frame has the port's priority, and a pause of

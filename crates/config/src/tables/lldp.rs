@@ -82,7 +82,7 @@ impl LldpMode {
 #[derive(Debug, Default)]
 pub(crate) struct LldpTable {
     pub(crate) mode: Option<Setting<LldpMode>>,
-    tlvs: Option<Setting<TlvSelection>>,
+    pub(crate) tlvs: Option<Setting<TlvSelection>>,
 }
 
 impl LldpTable {

@@ -6,6 +6,8 @@
 use std::ops::RangeInclusive;
 
 use dcbx::settings::{Ets, PfcMode};
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom::guest_cells;
 use switch::settings::{FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
 use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
 
@@ -425,6 +427,10 @@ impl<'t> Overrides<'t, PortTable> {
     fn settings(self, name: &str, buffer: &Buffer, no_drop: u8) -> PortSettings {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
         port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
+        if self.setting(|table| &table.vhost.path).is_some() {
+            let needed = guest_cells(CellSize::new(buffer.settings.cell_bytes));
+            port.groups.iter_mut().for_each(|group| group.headroom_cells = group.headroom_cells.max(needed));
+        }
         self.classify().fill(&mut port);
         port.burst_bytes = self.optional(|table| &table.burst_bytes);
         if let Some(wire) = self.optional(|table| &table.wire_overhead) {

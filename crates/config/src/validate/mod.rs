@@ -3,5 +3,6 @@
 pub(crate) mod buffer;
 pub(crate) mod dcbx;
 pub(crate) mod lldp;
+pub(crate) mod vhost;
 pub(crate) mod vlan;
 pub(crate) mod watchdog;

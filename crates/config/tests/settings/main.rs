@@ -77,6 +77,7 @@ const CONTEXT: &[(&str, &str)] = &[
     ("port.NAME.policy.", "port.a.policy = [{ dot1p = 4, local_precedence = 3 }]"),
     ("port.NAME.wred", "wred.table.queue.3 = {}"),
     ("port.NAME.queue_profile", "queue-profile.a.action = 'ecn'"),
+    ("port.NAME.vhost.pfc_frames", PFC_ON),
     ("port.NAME.pfc.rx", PFC_ON),
     ("port.NAME.pfc.tx", PFC_ON),
     ("port.NAME.pfc.no_drop", PFC_ON),

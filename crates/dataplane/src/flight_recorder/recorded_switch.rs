@@ -7,7 +7,7 @@
 use std::borrow::BorrowMut;
 use std::ops::Deref;
 
-use switch::monitor::counters::PfcCount;
+use switch::monitor::counters::{PfcCount, RefusedFrames};
 use switch::{
     Event, FrameId, FrameMemory, Instant, RxFrame, Snapshot, Switch, SwitchSettings, TxDesc, WatermarkReset,
 };
@@ -223,6 +223,11 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         self.recorded(|recorder, _| recorder.kernel_dropped(port, frames)).kernel_dropped(port, frames, now);
     }
 
+    #[cold]
+    pub(crate) fn refused_frames(&mut self, port: usize, refused: &RefusedFrames) {
+        self.recorded(|recorder, _| recorder.refused(port, refused)).refused_frames(port, refused);
+    }
+
     pub(crate) fn stray_frames(&mut self, port: usize, frames: u64, now: Instant) {
         self.recorded(|recorder, _| recorder.stray(port, frames)).stray_frames(port, frames, now);
     }
@@ -285,8 +290,8 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
     }
 
     #[cold]
-    pub(crate) fn block_queues(&mut self, port: usize, queues: Set8) {
-        self.recorded(|recorder, _| recorder.block_queues(port, queues)).block_queues(port, queues);
+    pub(crate) fn block_queues(&mut self, port: usize, queues: Set8, now: Instant) {
+        self.recorded(|recorder, _| recorder.block_queues(port, queues, now)).block_queues(port, queues, now);
     }
 
     pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
-use switch::monitor::counters::PfcCount;
+use switch::monitor::counters::{PfcCount, RefusedFrames};
 use switch::pfc::rx_backlog::XON_FRAMES;
 use switch::settings::Trust;
 use switch::{
@@ -36,7 +36,7 @@ use crate::batch_ops::LOOK_AHEAD;
 
 /// The version of recordings that the recorder writes and a replay reads. Raise it with each change
 /// of the entries or of the switch's state: a recording belongs to one version.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 /// How the title line of a recording begins; its version follows.
 pub(crate) const TITLE: &str = "sluice recording ";
 /// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that
@@ -127,8 +127,10 @@ pub(crate) enum EntryKind {
     FlushFdb,
     /// Port whose peer is sent XON, as the port is about to go down.
     ReleasePeer,
-    /// Port, queues u8 that its peer has no room for.
+    /// Port, time u64, queues u8 that its peer has no room for.
     BlockQueues,
+    /// Port, frames that it did not accept: of each priority 8 × u32, of unknown ones u32.
+    Refused,
 }
 
 /// Any port or VLAN, in an entry of [`EntryKind::FlushFdb`].
@@ -169,6 +171,7 @@ impl EntryKind {
         EntryKind::FlushFdb,
         EntryKind::ReleasePeer,
         EntryKind::BlockQueues,
+        EntryKind::Refused,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -459,6 +462,13 @@ impl Recorder {
         }
     }
 
+    pub(crate) fn refused(&mut self, port: usize, refused: &RefusedFrames) {
+        self.of_port(EntryKind::Refused, port, |out| {
+            refused.by_priority.iter().for_each(|&frames| out.put_u32_le(frames));
+            out.put_u32_le(refused.others);
+        });
+    }
+
     pub(crate) fn stray(&mut self, port: usize, frames: u64) {
         self.of_port(EntryKind::Stray, port, |out| out.put_u64_le(frames));
     }
@@ -512,8 +522,11 @@ impl Recorder {
         self.of_port(EntryKind::Hold, port, |out| out.put_u8(on_hold.into()));
     }
 
-    pub(crate) fn block_queues(&mut self, port: usize, queues: Set8) {
-        self.of_port(EntryKind::BlockQueues, port, |out| out.put_u8(queues.bits()));
+    pub(crate) fn block_queues(&mut self, port: usize, queues: Set8, now: Instant) {
+        self.of_port(EntryKind::BlockQueues, port, |out| {
+            out.put_u64_le(now.0);
+            out.put_u8(queues.bits());
+        });
     }
 
     pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {

@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::{Buf, Bytes};
-use switch::monitor::counters::PfcCount;
+use switch::monitor::counters::{PfcCount, RefusedFrames};
 use switch::{CopiedSlots, Event, Instant, Snapshot, Switch, SwitchSettings, WatermarkReset};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
@@ -310,7 +310,17 @@ impl<R: Read> Replay<R> {
                 Ok(())
             }
             EntryKind::BlockQueues => {
-                switch.block_queues(port, Set8::from_bits(rest.try_get_u8()?));
+                let now = Instant(rest.try_get_u64_le()?);
+                switch.block_queues(port, Set8::from_bits(rest.try_get_u8()?), now);
+                Ok(())
+            }
+            EntryKind::Refused => {
+                let mut refused = RefusedFrames::default();
+                for frames in &mut refused.by_priority {
+                    *frames = rest.try_get_u32_le()?;
+                }
+                refused.others = rest.try_get_u32_le()?;
+                switch.refused_frames(port, &refused);
                 Ok(())
             }
             EntryKind::RecoverStorms => {

@@ -122,6 +122,9 @@ impl<P: Port> PollLoop<P> {
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
                     port.set_min_posted(frames);
                 }
+                for (port, of_port) in self.ports.iter_mut().zip(&settings.switch.ports) {
+                    port.set_pause_speed(of_port.pause_speed_bps());
+                }
                 self.mailbox.reply(Reply::Applied(settings));
             }
             LoopCommand::Record(_) if self.switch.is_copying() => return Some(command),

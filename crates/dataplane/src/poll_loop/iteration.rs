@@ -134,6 +134,7 @@ impl Iteration {
     pub fn close(&mut self, port: usize) -> bool {
         let was_open = self.open.contains(port);
         self.open.set(port, false);
+        self.blocked_queues[port] = Set8::EMPTY;
         self.active.remove(port); // a new peer is unknown until a frame arrives
         was_open
     }
@@ -248,6 +249,9 @@ impl Iteration {
         if let Some(dropped) = port.take_kernel_drops() {
             switch.kernel_dropped(number, dropped, now);
         }
+        if let Some(refused) = port.take_refused() {
+            switch.refused_frames(number, &refused);
+        }
         let stray = port.take_stray();
         if stray > 0 {
             switch.stray_frames(number, stray, now);
@@ -291,7 +295,7 @@ impl Iteration {
         let blocked = port.blocked_queues();
         if blocked != self.blocked_queues[number] {
             self.blocked_queues[number] = blocked;
-            switch.block_queues(number, blocked);
+            switch.block_queues(number, blocked, now);
         }
         if switch.ports_with_work() & 1 << number != 0 {
             let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::os::fd::RawFd;
 
-use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
+use switch::{
+    FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RefusedFrames, RxDesc, RxFrame, TxDesc,
+};
 
 use wire::bitset::Set8;
 
@@ -69,6 +71,10 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
 
     fn set_min_posted(&mut self, frames: u32) {
         self.port_mut().set_min_posted(frames);
+    }
+
+    fn set_pause_speed(&mut self, bps: u64) {
+        self.port_mut().set_pause_speed(bps);
     }
 
     #[inline]
@@ -145,6 +151,11 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
 
     fn is_stalled(&self) -> bool {
         self.port().is_stalled()
+    }
+
+    #[inline]
+    fn take_refused(&mut self) -> Option<RefusedFrames> {
+        self.port_mut().take_refused()
     }
 
     #[inline]

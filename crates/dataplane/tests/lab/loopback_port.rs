@@ -13,7 +13,8 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use dataplane::{Port, PortFault};
-use switch::{FrameId, FrameMemory, HeapMemory, Instant, KernelCounters, RxDesc, TxDesc};
+use switch::{FrameId, FrameMemory, HeapMemory, Instant, KernelCounters, RefusedFrames, RxDesc, TxDesc};
+use wire::bitset::Set8;
 
 /// The loop's end of a wire in memory.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ struct Shared {
     hold_completions: bool,
     reverse_completions: bool,
     blocked: bool,
+    /// Queues that the peer has no room for.
+    full_queues: Set8,
     /// The most frames that a kick sends.
     kick_frames: usize,
     lose: u32,
@@ -55,6 +58,8 @@ struct Shared {
     min_posted: u32,
     /// Frames that the "kernel" dropped and that are not yet reported.
     kernel_drops: u64,
+    /// Frames that the port did not accept and that are not yet reported.
+    refused: Option<RefusedFrames>,
     /// Frames completed twice and not yet reported.
     stray: u64,
     counters: KernelCounters,
@@ -117,12 +122,14 @@ impl<M> LoopbackPort<M> {
             hold_completions: false,
             reverse_completions: false,
             blocked: false,
+            full_queues: Set8::EMPTY,
             kick_frames: usize::MAX,
             lose: 0,
             up: true,
             fault: None,
             min_posted: 0,
             kernel_drops: 0,
+            refused: None,
             stray: 0,
             counters: KernelCounters::default(),
             ring_state: None,
@@ -190,6 +197,11 @@ impl Wire {
         self.shared().blocked = block;
     }
 
+    /// Sets the queues that the peer has no room for.
+    pub fn fill_queues(&self, queues: Set8) {
+        self.shared().full_queues = queues;
+    }
+
     /// Loses the next `frames` frames the way EBUSY does.
     pub fn lose(&self, frames: u32) {
         self.shared().lose = frames;
@@ -206,6 +218,11 @@ impl Wire {
         let mut shared = self.shared();
         shared.kernel_drops += frames;
         shared.counters.rx_fill_ring_empty_frames += frames;
+    }
+
+    /// Lets the port accept none of these arriving frames.
+    pub fn refuse(&self, refused: RefusedFrames) {
+        self.shared().refused = Some(refused);
     }
 
     /// Lets the kernel complete `frames` frames a second time. A token exists once, so the port can
@@ -274,6 +291,10 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
         Some(std::mem::take(&mut self.shared().kernel_drops))
     }
 
+    fn take_refused(&mut self) -> Option<RefusedFrames> {
+        self.shared().refused.take()
+    }
+
     fn take_stray(&mut self) -> u64 {
         std::mem::take(&mut self.shared().stray)
     }
@@ -285,6 +306,10 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
     fn transmit_room(&self) -> usize {
         let shared = self.shared();
         if shared.up { shared.room.saturating_sub(shared.outstanding()) } else { 0 }
+    }
+
+    fn blocked_queues(&self) -> Set8 {
+        self.shared().full_queues
     }
 
     fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {

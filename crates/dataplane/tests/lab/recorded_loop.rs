@@ -15,7 +15,7 @@ use switch::settings::{
     BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, LldpFrames, PfcWdAction, PortSettings,
     Restoration, StormLimit, SwitchSettings, Threshold, WatchdogSettings,
 };
-use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
+use switch::{Event, HeapMemory, Instant, Nanos, RefusedFrames, Snapshot, Switch};
 use wire::bitset::Set8;
 use wire::ethernet::{EXPERIMENTAL, LLDP, Tag, write_header};
 use wire::mac::MacAddr;
@@ -129,7 +129,16 @@ pub enum Step {
         port: usize,
         blocked: bool,
     },
+    /// The peer has no room for these queues.
+    Fill {
+        port: usize,
+        queues: u8,
+    },
     Lose {
+        port: usize,
+        frames: u32,
+    },
+    Refuse {
         port: usize,
         frames: u32,
     },
@@ -182,7 +191,9 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Clear),
         1 => proptest::option::of(port()).prop_map(|port| Step::FlushFdb { port }),
         1 => (port(), any::<bool>()).prop_map(|(port, blocked)| Step::Block { port, blocked }),
+        1 => (port(), prop::sample::select(vec![0_u8, 8, 255])).prop_map(|(port, queues)| Step::Fill { port, queues }),
         1 => (port(), 1..4_u32).prop_map(|(port, frames)| Step::Lose { port, frames }),
+        1 => (port(), 1..9_u32).prop_map(|(port, frames)| Step::Refuse { port, frames }),
         1 => (port(), 1..9_u64).prop_map(|(port, frames)| Step::KernelDrop { port, frames }),
         1 => port().prop_map(|port| Step::Guard { port }),
         1 => Just(Step::Down { port: 0 }),
@@ -350,7 +361,11 @@ impl Lab {
             Step::Clear => drop(self.send_command(LoopCommand::ClearWatermarks)),
             Step::FlushFdb { port } => drop(self.send_command(LoopCommand::FlushFdb { port, vid: None })),
             Step::Block { port, blocked } => self.wires[port].block(blocked),
+            Step::Fill { port, queues } => self.wires[port].fill_queues(Set8::from_bits(queues)),
             Step::Lose { port, frames } => self.wires[port].lose(frames),
+            Step::Refuse { port, frames } => {
+                self.wires[port].refuse(RefusedFrames { by_priority: [frames; 8], others: frames });
+            }
             Step::KernelDrop { port, frames } => self.wires[port].drop_for_lack_of_chunks(frames),
             Step::Guard { port } => self.heartbeat.record_sent(port, Set8::of(3), self.now),
             Step::Down { port } => self.wires[port].go_down(),

@@ -1,8 +1,8 @@
 //! Transmission by a host in an iteration: LLDP first, then announcements, CNPs, due frames of its
 //! flows, and its storm.
 //!
-//! Rule: no frame of a paused priority is sent, and the kernel holds at most
-//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) at once.
+//! Rule: no frame of a paused priority is sent, or of one whose queue of the port is full, and the
+//! kernel holds at most [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) at once.
 
 use super::{Host, HostState};
 use crate::args::FlowArgs;
@@ -34,6 +34,7 @@ impl<P: Port> Host<P> {
     pub fn send(&mut self, now: Instant) {
         let was_paused: [bool; PRIORITIES] = std::array::from_fn(|priority| self.egress.is_paused(priority));
         self.egress.advance(now);
+        self.egress.set_blocked(self.port.blocked_queues());
         for (priority, was_paused) in was_paused.into_iter().enumerate() {
             self.record_late_frames(priority, was_paused);
         }
@@ -159,7 +160,7 @@ impl<P: Port> Host<P> {
             true
         });
         self.in_flight.add(&frame, load);
-        self.outgoing.push(TxDesc::new(frame, load.len));
+        self.outgoing.push(TxDesc { queue: load.priority, ..TxDesc::new(frame, load.len) });
     }
 }
 

@@ -21,7 +21,7 @@ use xdp::PacketSocket;
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::{FsmStep, LinkState, PortAction, PortEvent, PortFsm, PortNotice};
 use crate::ports::link_monitor::{DeviceKind, Interface, LinkEvent};
-use crate::ports::vhost::VhostSockets;
+use crate::ports::vhost::{self, VhostSockets};
 use crate::ports::worker::{Assignment, PortWorker, TaskResult};
 use crate::stall_guard::{Guard, PortTap};
 
@@ -161,7 +161,7 @@ impl PortSupervisor {
                 PortFsm::open(link, is_nic(&interface), now)
             } else {
                 supervisor.worker.assign(slot, assignment);
-                if name.starts_with('/') {
+                if vhost::is_socket(&name) {
                     info!(socket = name, "waiting for a guest: its port is opened once its driver starts");
                 } else if admin_up {
                     supervisor.report(slot, EventKind::InterfaceLost, &name, missing(link));
@@ -476,7 +476,8 @@ impl PortSupervisor {
         let FsmStep { action, notice } = port.fsm.handle(event, Instant::now());
         if let Some(notice) = notice {
             let name = port.details.interface.clone();
-            match describe(notice) {
+            let description = if vhost::is_socket(&name) { describe_guest(notice) } else { describe(notice) };
+            match description {
                 (kind @ (EventKind::PortAdminDown | EventKind::PortAdminUp), what) => {
                     self.events.push(EventRecord::new(kind, what).of_port(slot));
                 }
@@ -521,9 +522,10 @@ impl PortSupervisor {
         }
     }
 
-    /// Reports something about the interface of a port.
+    /// Reports something about the interface of a port, or its guest.
     fn report(&mut self, slot: usize, kind: EventKind, interface: &str, what: &str) {
-        let message = format!("the interface {interface} {what}");
+        let subject = if vhost::is_socket(interface) { "guest on" } else { "interface" };
+        let message = format!("the {subject} {interface} {what}");
         self.events.push(EventRecord::new(kind, message).of_port(slot));
     }
 }
@@ -541,6 +543,20 @@ fn missing(link: LinkState) -> &'static str {
     }
 }
 
+/// Returns the event of a change on a vhost-user socket: its kind and text.
+fn describe_guest(notice: PortNotice) -> (EventKind, &'static str) {
+    match notice {
+        PortNotice::CarrierUp | PortNotice::CarrierAwaited | PortNotice::Recovered => {
+            (EventKind::InterfaceBack, "has started its driver: the port is opened")
+        }
+        PortNotice::WentDown(_) => (
+            EventKind::InterfaceLost,
+            "has stopped its driver, or its front end is gone: the port goes down; other ports are unaffected",
+        ),
+        PortNotice::AdminDown | PortNotice::AdminUp => describe(notice),
+    }
+}
+
 /// Returns the event of a change of an interface: its kind and text.
 fn describe(notice: PortNotice) -> (EventKind, &'static str) {
     match notice {
@@ -550,9 +566,10 @@ fn describe(notice: PortNotice) -> (EventKind, &'static str) {
             "is resetting, as NICs do when a program is attached: the port waits for its carrier",
         ),
         PortNotice::AdminDown => (EventKind::PortAdminDown, "admin down: the port carries no frames"),
-        PortNotice::AdminUp => {
-            (EventKind::PortAdminUp, "admin up: the port carries frames when its interface can")
-        }
+        PortNotice::AdminUp => (
+            EventKind::PortAdminUp,
+            "admin up: the port carries frames when its interface, or its guest, can",
+        ),
         PortNotice::Recovered => (EventKind::InterfaceBack, "is back: the port is opened again"),
         PortNotice::WentDown(link) => {
             let what = match link {

@@ -66,6 +66,7 @@ impl VhostSockets {
             let of_port = virtio::PortSettings {
                 speed_bps: settings.pause_speed_bps(),
                 sends_pfc: port.pfc_frames,
+                cell_bytes: config.switch.buffer.cell_bytes,
                 queue_pairs: if port.queue_is_priority { virtio::MAX_PAIRS } else { 1 },
             };
             let (vhost, of_loop) =
@@ -131,6 +132,11 @@ impl VhostSockets {
         }
         events
     }
+}
+
+/// True if this name of an interface is the path of a socket.
+pub fn is_socket(interface: &str) -> bool {
+    interface.starts_with('/')
 }
 
 fn socket_settings(port: &VhostUserPort) -> SocketSettings {

@@ -23,7 +23,8 @@
 //! explain.
 
 use crate::buffer::cell::CellSize;
-use crate::settings::GroupSettings;
+use crate::frame::memory::LONGEST_RECEIVED_BYTES;
+use crate::settings::{GUEST_BATCH_CELLS, GroupSettings};
 
 /// Longest frame of any priority, in bytes.
 pub const MTU_RECEIVER_BYTES: u64 = 9216;
@@ -31,6 +32,12 @@ pub const MTU_RECEIVER_BYTES: u64 = 9216;
 pub const RESPONSE_BYTES: u64 = 3840;
 /// Shortest frame, in bytes.
 const SHORTEST_FRAME_BYTES: u64 = 64;
+
+/// Returns the cells that may arrive after XOFF from a guest on a vhost-user socket, which has no
+/// link: what an iteration reads of one of its queues.
+pub fn guest_cells(cell: CellSize) -> u32 {
+    GUEST_BATCH_CELLS.max(cell.of(LONGEST_RECEIVED_BYTES as u16))
+}
 
 /// A link whose receiving end needs headroom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

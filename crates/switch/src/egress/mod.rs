@@ -14,6 +14,7 @@ pub(crate) mod pause_map;
 pub mod queue;
 pub mod queue_limits;
 mod reconfigure;
+mod room_stall;
 pub(crate) mod scheduler;
 mod snapshot;
 pub mod tx_stall;
@@ -25,6 +26,7 @@ use crate::egress::frame_queue::{FrameList, FrameQueues};
 use crate::egress::pause_map::PauseMap;
 use crate::egress::queue::Queue;
 use crate::egress::queue_limits::EgressLimits;
+use crate::egress::room_stall::RoomStalls;
 use crate::egress::scheduler::Scheduler;
 use crate::egress::tx_stall::TxStall;
 use crate::egress::wred::WredAction;
@@ -125,6 +127,8 @@ pub struct Egress {
     copies_in_flight: u32,
     /// Whether what the kernel has completes.
     tx_stall: TxStall,
+    /// How long queues have had no room at the peer.
+    room_stalls: Box<RoomStalls>,
 }
 
 impl Egress {
@@ -166,6 +170,7 @@ impl Egress {
             watchdog: PortWatchdog::new(settings),
             copies_in_flight: 0,
             tx_stall: TxStall::default(),
+            room_stalls: Box::default(),
         }
     }
 
@@ -434,8 +439,9 @@ impl Egress {
         false
     }
 
-    /// Ends all pauses, as when the port goes down.
+    /// Ends all pauses, as when the port goes down. Whether the next peer has room is unknown.
     pub fn clear_pauses(&mut self, now: Instant) {
+        self.no_room = Set8::EMPTY;
         self.pauses.clear(now);
         self.link_pause.iter_mut().for_each(|link| link.clear(now));
     }
@@ -447,7 +453,8 @@ impl Egress {
 
     /// Sets the queues that the peer has no room for: their frames wait.
     #[cold]
-    pub fn set_no_room(&mut self, queues: Set8) {
+    pub fn set_no_room(&mut self, queues: Set8, now: Instant) {
+        self.room_stalls.begin(queues.without(self.no_room), now);
         self.no_room = queues;
     }
 

@@ -88,6 +88,8 @@ impl Egress {
             let flooded_frames = u64::from(self.flooded[q].frames());
             let queue = self.queues[q].snapshot(pools, now);
             *out = QueueSnapshot {
+                no_room: self.no_room.contains(q),
+                no_room_stalls: self.room_stalls.count(q),
                 paused: paused.known().contains(q),
                 flooded_paused: paused.flooded().contains(q),
                 flooded_frames,

@@ -22,11 +22,17 @@ impl Egress {
         self.watchdog.needs_manual_recovery()
     }
 
-    /// Returns when a priority was last paused. A port whose transmissions do not complete is as if
-    /// it were paused again with each check.
+    /// Returns when a priority was last paused. A port whose transmissions do not complete, or whose
+    /// peer has no room for the priority, is as if it were paused again with each check.
     fn received_at(&self, priority: usize) -> Instant {
         let received_at = self.pauses.last_xoff_at(priority);
-        self.tx_stall.stalled_since().map_or(received_at, |_| received_at.max(self.tx_stall.checked_at()))
+        let is_stuck = self.tx_stall.stalled_since().is_some() || !self.without_room(priority).is_empty();
+        if is_stuck { received_at.max(self.tx_stall.checked_at()) } else { received_at }
+    }
+
+    /// Returns the queues of a priority that the peer has no room for.
+    fn without_room(&self, priority: usize) -> Set8 {
+        self.pause_map.of(priority).queues().and(self.no_room)
     }
 
     /// Checks whether transmissions complete. Returns a change, and whether the port is stalled.
@@ -36,12 +42,24 @@ impl Egress {
         (change, self.tx_stall.stalled_since().is_some())
     }
 
+    /// Checks whether a queue with frames has had no room at the peer. Returns a change.
+    pub(crate) fn check_room(&mut self, queue: usize, now: Instant) -> Option<TxStallChange> {
+        let waits = self.no_room.and(self.backlogged.queues()).contains(queue);
+        self.room_stalls.check(queue, (self.queues[queue].completed_frames(), waits), now)
+    }
+
+    /// Returns what the watchdog of a priority sees. A queue without room at the peer is paused, and
+    /// the other queues of its priority are not.
     pub(crate) fn observation(&mut self, priority: usize, now: Instant) -> PauseObservation {
-        PauseObservation {
-            paused_since: self.pauses.paused_since(priority, now).or(self.tx_stall.stalled_since()),
-            has_queued_frames: !self.backlogged.and(self.pause_map.of(priority)).is_empty(),
-            received_at: self.received_at(priority),
-        }
+        let waiting = self.backlogged.and(self.pause_map.of(priority));
+        let without_room = self.without_room(priority);
+        let paused_since = self.pauses.paused_since(priority, now).or(self.tx_stall.stalled_since());
+        let (paused_since, waiting) = match paused_since {
+            Some(since) => (Some(since), waiting),
+            None => (self.room_stalls.since(without_room), waiting.and(FifoSet::both(without_room))),
+        };
+        let has_queued_frames = !waiting.is_empty();
+        PauseObservation { paused_since, has_queued_frames, received_at: self.received_at(priority) }
     }
 
     /// Ends the pause of a priority that waits for manual recovery: it is part of the storm, and

@@ -112,6 +112,20 @@ pub enum Event {
         /// Port number.
         port: usize,
     },
+    /// The peer of a port has had no room for a queue with frames for 5 s.
+    QueueStalled {
+        /// Port number.
+        port: usize,
+        /// Number of the egress queue.
+        queue: usize,
+    },
+    /// Frames leave such a queue again, or none wait for it.
+    QueueResumed {
+        /// Port number.
+        port: usize,
+        /// Number of the egress queue.
+        queue: usize,
+    },
     /// A stormed priority must be restored by hand.
     RecoveryPending {
         /// Port number.

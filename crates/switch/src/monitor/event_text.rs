@@ -55,6 +55,11 @@ impl EventRecord {
         Self { priority: Some(priority), ..self }
     }
 
+    /// Sets the egress queue that the event belongs to.
+    pub fn of_queue(self, queue: usize) -> Self {
+        Self { queue: Some(queue), ..self }
+    }
+
     /// Adds a named number.
     pub fn with(mut self, name: &'static str, value: u64) -> Self {
         self.values.push((name, value));
@@ -141,6 +146,13 @@ impl Event {
             Event::TxResumed { port } => {
                 EventRecord::new(EventKind::TxResumed, "the interface sends frames again").of_port(port)
             }
+            Event::QueueStalled { port, queue } => EventRecord::new(EventKind::QueueStalled, format!("the guest has had no room in its queue for frames of queue {queue} for 5 s: their senders stay paused"),
+            )
+            .of_port(port)
+            .of_queue(queue),
+            Event::QueueResumed { port, queue } => EventRecord::new(EventKind::QueueResumed, format!("queue {queue} is no longer held by a guest without room"))
+            .of_port(port)
+            .of_queue(queue),
             Event::RecoveryPending { port, priority } => EventRecord::new(EventKind::RecoveryPending, format!("Please recover PFC deadlock.Port is {PORT}."),
             )
             .of_port(port)

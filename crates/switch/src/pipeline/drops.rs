@@ -12,7 +12,7 @@ use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::FrameId;
 use crate::frame::memory::{DroppedFrame, FrameDrop, FrameMemory};
 use crate::frame::meta::FrameMeta;
-use crate::monitor::counters::DropReason;
+use crate::monitor::counters::{DropReason, RefusedFrames};
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::time::Instant;
@@ -145,6 +145,22 @@ impl Switch {
             _ => self.enter_starvation(charge, now),
         }
         port
+    }
+
+    /// Counts frames that `port` did not accept from a guest, as received and dropped. Their lengths
+    /// are unknown. Those of a no-drop priority are losses.
+    #[cold]
+    pub fn refused_frames(&mut self, port: usize, refused: &RefusedFrames) {
+        let of_priorities = refused.by_priority.iter().sum::<u32>();
+        for _ in 0..of_priorities + refused.others {
+            self.ingress[port].count_invalid(DropReason::Refused, 0);
+        }
+        for (priority, &frames) in refused.by_priority.iter().enumerate() {
+            for _ in 0..if self.ingress[port].is_no_drop(priority) { frames } else { 0 } {
+                self.ingress[port].count_no_drop_loss(priority);
+                self.losses.record((port as u8, priority as u8, DropReason::Refused));
+            }
+        }
     }
 
     /// Handles a frame that `transmit` returned for `port` and that the kernel completed but lost.

@@ -34,8 +34,8 @@ impl Switch {
         }
     }
 
-    /// Checks whether what was passed to the kernel completes, on every port. A port that is
-    /// stalled is of interest to its watchdog.
+    /// Checks whether what was passed to the kernel completes, and whether peers have room, on every
+    /// port. A port that is stalled is of interest to its watchdog.
     #[cold]
     pub(crate) fn check_tx(&mut self, now: Instant) {
         self.timers.next_tx_check = now + CHECK_NS;
@@ -50,6 +50,15 @@ impl Switch {
             }
             if is_stalled && self.egress[port].watchdog().is_on() {
                 self.sets.watchdog_pending.set(port, true);
+            }
+            for queue in 0..PRIORITIES {
+                if let Some(change) = self.egress[port].check_room(queue, now) {
+                    let event = match change {
+                        TxStallChange::Stalled => Event::QueueStalled { port, queue },
+                        TxStallChange::Resumed => Event::QueueResumed { port, queue },
+                    };
+                    self.events.push(now, event);
+                }
             }
         }
     }

@@ -90,9 +90,13 @@ impl Switch {
     }
 
     /// Sets the queues of a port that its peer has no room for: a virtio driver that has posted no
-    /// buffers there.
-    pub fn block_queues(&mut self, port: usize, queues: Set8) {
-        self.egress[port].set_no_room(queues);
+    /// buffers there. That is of interest to the watchdog of the port.
+    pub fn block_queues(&mut self, port: usize, queues: Set8, now: Instant) {
+        let egress = &mut self.egress[port];
+        egress.set_no_room(queues, now);
+        if egress.watchdog().is_on() {
+            self.sets.watchdog_pending.set(port, true);
+        }
     }
 
     /// Returns the number of frames that the switch holds: queued, or handed out and not completed.

@@ -19,5 +19,10 @@ pub const WIRE_OVERHEAD_BYTES: u16 = 24;
 /// Service pools that the shared area is divided into.
 pub const POOLS: usize = 4;
 
+/// The most cells that are read of a guest's queue in an iteration, unless a single frame has more:
+/// what may arrive after XOFF on a port of a vhost-user socket (docs/vhost-user.md,
+/// "Backpressure").
+pub const GUEST_BATCH_CELLS: u32 = 64;
+
 /// PFC frames of a port that may be in flight at once, if its state changes repeatedly meanwhile.
 pub const MAX_IN_FLIGHT: u8 = 4;

@@ -9,7 +9,7 @@ use switch::settings::{
     GroupSettings, PfcWdAction, Restoration, SwitchSettings, Threshold, VlanSettings, WatchdogSettings,
     WredProfile, WredSettings,
 };
-use switch::{DropReason, FrameMemory};
+use switch::{DropReason, FrameMemory, RefusedFrames};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -175,6 +175,13 @@ fn cause(reason: DropReason) -> Option<Cause> {
             settings.ports[1].mtu_bytes = Some(1500);
             of(settings, nothing, |lab| lab.arrive(Frame { len: 2000, ..FRAME }), 1)
         }
+        DropReason::Refused => {
+            let refused = |lab: &mut Lab| {
+                let of_three = RefusedFrames { by_priority: [0, 0, 0, 1, 0, 0, 0, 0], others: 0 };
+                lab.switch.refused_frames(0, &of_three);
+            };
+            of(settings, nothing, refused, 0)
+        }
         DropReason::DestinationDown => {
             let down = |lab: &mut Lab| lab.switch.port_down(1, lab.now, &mut lab.memory);
             of(settings, down, send, 1)
@@ -219,6 +226,22 @@ fn no_loss_is_silent() {
         assert_eq!(lost, dropped, "{reason:?}");
         assert!(now.ports[port].priorities[3].no_drop_lost_frames >= 45, "{reason:?}");
     }
+}
+
+/// Frames that a port refused count as received and dropped. Those of a lossy priority, or of an
+/// unknown one, are no loss.
+#[test]
+fn refused_frames_are_received_and_dropped() {
+    let mut lab = Lab::new(&settings());
+    let before = lab.snapshot().ports[0].received.frames;
+    let reported = lost(&mut lab, |lab| {
+        let refused = RefusedFrames { by_priority: [0, 4, 0, 2, 0, 0, 0, 0], others: 3 };
+        lab.switch.refused_frames(0, &refused);
+    });
+    assert_eq!(reported, [("no_drop_dropped", Some(0), Some(3), 2)]);
+    let port = &lab.snapshot().ports[0];
+    assert_eq!((port.received.frames - before, port.drops[DropReason::Refused as usize].frames), (9, 9));
+    assert_eq!(port.priorities[3].no_drop_lost_frames, 2);
 }
 
 /// Losses of lossy priorities are not reported.

@@ -306,6 +306,102 @@ fn a_port_whose_transmissions_never_complete_is_no_silent_pause() {
     }
 }
 
+/// Runs iterations each 10 ms until `at`. In each a frame of priority 5 is sent to the port.
+fn busy_until(lab: &mut Lab, at: Instant) {
+    while lab.now < at {
+        lab.now = (lab.now + 10 * MS).min(at);
+        send(lab, 2, STORMED, 5);
+        lab.switch.tick(lab.now, &mut lab.memory);
+        for port in 0..3 {
+            lab.transmit(port, usize::MAX);
+            lab.complete(port, usize::MAX);
+        }
+    }
+}
+
+/// The peer has no room for frames of one queue: a guest that hangs. The sender is in XOFF: event
+/// and counter after 5 s; with the watchdog's action `drop` the sender is released after the
+/// detection time. A queue with room is no concern of either, however busy.
+#[test]
+fn a_peer_without_room_for_a_queue_is_no_silent_pause() {
+    for action in [None, Some(PfcWdAction::Drop)] {
+        let mut settings = settings(3, 1 << P | 1 << 5, 1000, 100);
+        settings.ports[0].groups[P].xoff = switch::settings::Threshold::Static(4);
+        settings.ports[0].groups[P].headroom_cells = 50;
+        for priority in [P, 5] {
+            settings.ports[STORMED].watchdog[priority] =
+                action.map(|action| watch(action, Restoration::Quiet(400 * MS)));
+        }
+        let mut lab = Lab::new(&settings);
+        lab.switch.block_queues(STORMED, Set8::of(P), lab.now);
+        let start = lab.now;
+        busy_until(&mut lab, start + 1000 * MS); // without frames for the queue nothing is wrong
+        assert_eq!(events(&mut lab), []);
+        (0..20).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
+        busy_until(&mut lab, start + 5_900 * MS);
+        let reported: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        let queue = port(&mut lab).queues[P];
+        let is_paused = lab.snapshot().ports[0].groups[P].xoff;
+        assert!(queue.no_room);
+        match action {
+            None => assert_eq!((reported, queue.waiting_frames, is_paused), (vec![], 20, true)),
+            Some(_) => assert_eq!((reported, queue.waiting_frames, is_paused), (vec![began()], 0, false)),
+        }
+        busy_until(&mut lab, start + 6_300 * MS);
+        let reported: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        let stalls = port(&mut lab).queues[P].no_room_stalls;
+        match action {
+            None => {
+                let stalled = Event::QueueStalled { port: STORMED, queue: P };
+                assert_eq!((reported, stalls), (vec![stalled], 1));
+            }
+            Some(_) => assert_eq!((reported, stalls), (vec![], 0), "nothing waits any more"),
+        }
+        lab.switch.block_queues(STORMED, Set8::EMPTY, lab.now);
+        let end = lab.now + 1000 * MS;
+        busy_until(&mut lab, end);
+        let reported: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        match action {
+            None => assert_eq!(reported, [Event::QueueResumed { port: STORMED, queue: P }]),
+            Some(_) => assert_eq!(reported, [ended()]),
+        }
+        let queues = port(&mut lab).queues;
+        assert_eq!((queues[5].transmitted.frames, queues[5].no_room), (730, false));
+        assert_eq!(queues[P].transmitted.frames, if action.is_none() { 20 } else { 0 });
+        assert_eq!(lab.switch.frames_held(), 0);
+    }
+}
+
+/// A slow guest has room now and then. That is no stall, and no storm.
+#[test]
+fn a_peer_with_room_now_and_then_is_not_stuck() {
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::Quiet(400 * MS))));
+    for _ in 0..200 {
+        (0..2).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
+        lab.switch.block_queues(STORMED, Set8::of(P), lab.now);
+        let blocked = lab.now + 40 * MS;
+        busy_until(&mut lab, blocked);
+        lab.switch.block_queues(STORMED, Set8::EMPTY, lab.now);
+        lab.transmit(STORMED, 1);
+        lab.complete(STORMED, 1);
+    }
+    assert_eq!(events(&mut lab), []);
+    assert_eq!(port(&mut lab).queues[P].no_room_stalls, 0);
+}
+
+/// What the last guest did is forgotten with it.
+#[test]
+fn a_port_that_was_down_begins_with_room() {
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::Quiet(400 * MS))));
+    lab.switch.block_queues(STORMED, Set8::ALL, lab.now);
+    lab.switch.port_down(STORMED, lab.now, &mut lab.memory);
+    lab.switch.port_up(STORMED, None, lab.now);
+    lab.switch.set_learned(mac(STORMED), STORMED, lab.now);
+    send(&mut lab, 0, STORMED, P as u8);
+    lab.turn();
+    assert_eq!(port(&mut lab).queues[P].transmitted.frames, 1);
+}
+
 #[test]
 fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     let limit = Some(StormLimit { period_ns: 1000 * MS, count: 10 });

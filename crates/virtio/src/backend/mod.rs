@@ -23,6 +23,7 @@ use crate::memory::{GuestMemory, RegionSpec, UnsealedMemory};
 use crate::port::device::{Device, MAX_RINGS, rx_ring, tx_ring};
 use crate::port::handover::Handover;
 use crate::port::signals::Signals;
+use crate::ring::fault::RingFault;
 use crate::ring::{MAX_RING, Queue, RingConfig};
 
 /// Bits of virtio features.
@@ -82,6 +83,8 @@ struct RingState {
     is_enabled: bool,
     /// The descriptor of kicks, which starts the ring.
     kick: Option<File>,
+    /// What the guest did wrong there since the ring was started.
+    fault: Option<RingFault>,
 }
 
 /// The back end of one port.
@@ -148,7 +151,7 @@ impl BackEnd {
         if let Some(device) = self.handover.take_back() {
             for (state, queue) in self.rings.iter_mut().zip(&device.rings) {
                 if let Some(queue) = queue {
-                    state.config.base = queue.base();
+                    (state.config.base, state.fault) = (queue.base(), queue.stopped());
                 }
             }
         }
@@ -187,7 +190,10 @@ impl BackEnd {
             }
             let (event_index, indirect) = (has(feature::EVENT_INDEX), has(feature::INDIRECT));
             match Queue::new(memory, &RingConfig { event_index, indirect, ..state.config }) {
-                Ok(queue) => rings[number] = Some(queue),
+                Ok(mut queue) => {
+                    state.fault.into_iter().for_each(|fault| queue.stop(fault));
+                    rings[number] = Some(queue);
+                }
                 Err(error) => self.notify(Notice::Refused(error.to_string())),
             }
         }
@@ -324,6 +330,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
             if let Some(kick) = this.rings[ring].kick.take() {
                 this.handover.remove_kick(kick.as_fd());
             }
+            this.rings[ring].fault = None;
             this.signals.set_call(ring, None);
             this.rings[ring].config.base
         });

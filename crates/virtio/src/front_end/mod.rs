@@ -6,15 +6,17 @@
 //! is how it pauses a priority. Source: Virtual I/O Device 1.2, 5.1.6; QEMU's vhost-user protocol.
 
 pub mod driver_queue;
+pub mod port;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use vhost::vhost_user::message::{VhostUserHeaderFlag, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
@@ -86,6 +88,8 @@ struct Pair {
 /// A driver whose device is a port of the switch.
 pub struct FrontEnd {
     front_end: Frontend,
+    /// The connection, to see its end.
+    stream: UnixStream,
     settings: FrontEndSettings,
     memory: Arc<GuestMemory>,
     file: File,
@@ -161,8 +165,8 @@ impl FrontEnd {
             })
         };
         let pairs = (0..queue_pairs).map(pair).collect::<io::Result<Vec<_>>>()?;
-        let front_end = Frontend::from_stream(stream, 2 * queue_pairs as u64);
-        Ok(Self { front_end, settings, memory, file, memory_bytes, pairs })
+        let front_end = Frontend::from_stream(stream.try_clone()?, 2 * queue_pairs as u64);
+        Ok(Self { front_end, stream, settings, memory, file, memory_bytes, pairs })
     }
 
     /// Negotiates features, shares the memory, and starts and enables all rings.
@@ -262,6 +266,23 @@ impl FrontEnd {
     pub fn rings(&mut self, pair: usize) -> [&mut DriverQueue; 2] {
         let Pair { rx, tx, .. } = &mut self.pairs[pair];
         [rx, tx]
+    }
+
+    /// Returns the number of descriptors of each ring.
+    pub fn ring_size(&self) -> usize {
+        self.settings.ring_size.into()
+    }
+
+    /// True unless the other end has closed the connection.
+    pub fn is_connected(&self) -> bool {
+        let mut fds = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+        let ended = PollFlags::POLLHUP | PollFlags::POLLERR;
+        poll(&mut fds, PollTimeout::ZERO).is_ok() && fds[0].revents().is_none_or(|is| !is.intersects(ended))
+    }
+
+    /// Returns the descriptor that becomes readable at the end of the connection.
+    pub fn socket_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
     }
 
     /// Returns the number of queue pairs.
@@ -365,6 +386,11 @@ impl FrontEnd {
         if tx.publish() {
             let _ = kicks[1].write(1);
         }
+    }
+
+    /// Kicks the device although nothing was sent, for tests.
+    pub fn kick(&self, pair: usize) {
+        let _ = self.pairs[pair].kicks[1].write(1);
     }
 
     /// Takes the next frame received on a queue into `out`. Returns false if there is none.

@@ -11,7 +11,7 @@ mod mapping;
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::error::MemoryError;
 use crate::memory::mapping::Mapping;
@@ -19,6 +19,9 @@ pub use crate::memory::mapping::{GuestBytes, RegionSpec, UnsealedMemory};
 
 /// The most regions of one guest, as QEMU's protocol has it.
 pub const MAX_REGIONS: usize = 32;
+/// The most bytes of all regions of one guest that are mapped: 1 TiB. A sealed file costs its owner
+/// nothing, however large, but its mapping takes addresses of the switch.
+pub const MAX_MAPPED_BYTES: u64 = 1 << 40;
 
 /// The memory of one guest.
 #[derive(Debug, Default)]
@@ -43,8 +46,14 @@ impl GuestMemory {
             return Err(MemoryError::TooManyRegions(regions.len()));
         }
         let mut mapped: Vec<Region> = Vec::with_capacity(regions.len());
+        let mut mapped_bytes = 0_u64;
         for (spec, file) in regions {
             check_region(spec)?;
+            // The file is mapped from its start on.
+            mapped_bytes = mapped_bytes.saturating_add(spec.file_offset + spec.len_bytes);
+            if mapped_bytes > MAX_MAPPED_BYTES {
+                return Err(MemoryError::TooLarge(mapped_bytes));
+            }
             let overlaps = |other: &Region| {
                 overlap((spec.guest_addr, spec.len_bytes), (other.spec.guest_addr, other.spec.len_bytes))
                     || overlap((spec.user_addr, spec.len_bytes), (other.spec.user_addr, other.spec.len_bytes))
@@ -128,6 +137,17 @@ impl RingArea {
         unsafe { &*self.start.wrapping_add(offset).cast::<AtomicU16>() }
     }
 
+    /// Returns a half of a used entry, which is aligned to four bytes only.
+    #[inline]
+    fn atomic_u32(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset + 4 <= self.len && offset.is_multiple_of(4), "an offset in the ring");
+        let start = self.start.wrapping_add(offset);
+        debug_assert!((start as usize).is_multiple_of(4), "used entries are aligned");
+        // SAFETY: in the area, which stays mapped as long as `memory`; used entries are aligned to
+        // four bytes.
+        unsafe { &*start.cast::<AtomicU32>() }
+    }
+
     /// Reads a number of two bytes.
     #[inline]
     pub(crate) fn load_u16(&self, offset: usize, order: Ordering) -> u16 {
@@ -160,21 +180,15 @@ impl RingArea {
 
     /// Reads a used entry: its identifier and length.
     pub(crate) fn load_used(&self, offset: usize) -> (u32, u32) {
-        assert!(offset + 8 <= self.len && offset.is_multiple_of(4), "an offset in the ring");
-        // SAFETY: in the area. The device wrote the entry before the index that made it visible.
-        let entry = u64::from_le(unsafe { self.start.wrapping_add(offset).cast::<u64>().read_unaligned() });
-        (entry as u32, (entry >> 32) as u32)
+        let half = |at| u32::from_le(self.atomic_u32(at).load(Ordering::Relaxed));
+        (half(offset), half(offset + 4))
     }
 
     /// Writes a used entry, whose fields have four bytes each.
     #[inline]
     pub(crate) fn store_used(&self, offset: usize, id: u32, len: u32) {
-        assert!(offset + 8 <= self.len && offset.is_multiple_of(4), "an offset in the ring");
-        let entry = u64::from(id) | u64::from(len) << 32;
-        let start = self.start.wrapping_add(offset);
-        // SAFETY: in the area. The entry need not be aligned to eight bytes, and the guest reads it
-        // only once the index says so.
-        unsafe { start.cast::<u64>().write_unaligned(entry.to_le()) };
+        self.atomic_u32(offset).store(id.to_le(), Ordering::Relaxed);
+        self.atomic_u32(offset + 4).store(len.to_le(), Ordering::Relaxed);
     }
 
     /// Fetches an entry into the cache ahead of its use.
@@ -239,6 +253,19 @@ mod tests {
         assert!(matches!(is(&[spec(0, 0, 1, 0x1000)]), MemoryError::BeyondFile { .. }));
         let many = Vec::from_iter((0..33).map(|n| spec(n, n, 1, 0)));
         assert!(matches!(is(&many), MemoryError::TooManyRegions(33)));
+    }
+
+    /// Of one region, and of all together.
+    #[test]
+    fn memory_has_a_most() {
+        let quarter = MAX_MAPPED_BYTES / 4;
+        let all = Vec::from_iter((0..4).map(|n| spec(n * quarter, n * quarter, quarter, 0)));
+        assert!(map(&all, quarter).is_ok());
+        let more = spec(4 * quarter, 4 * quarter, 1, 0);
+        let refused = |specs: &[RegionSpec]| matches!(map(specs, 1 << 42), Err(MemoryError::TooLarge(_)));
+        assert!(refused(&[&all[..], &[more]].concat()));
+        assert!(refused(&[spec(0, 0, MAX_MAPPED_BYTES + 1, 0)]));
+        assert!(refused(&[spec(0, 0, 1, MAX_MAPPED_BYTES)]), "what is before the region is mapped, too");
     }
 
     /// A file that can shrink would end the process with a signal.

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dataplane::{Port, PortFault};
-use switch::{FrameId, FrameMemory, Instant, KernelCounters, RxDesc, TxDesc};
+use switch::buffer::cell::CellSize;
+use switch::{FrameId, FrameMemory, Instant, KernelCounters, RefusedFrames, RxDesc, TxDesc};
 use wire::bitset::Set8;
 
 use crate::port::device::{Device, MAX_PAIRS, rx_ring, tx_ring};
@@ -47,6 +48,8 @@ pub struct PortSettings {
     pub sends_pfc: bool,
     /// Number of queue pairs: 1, or 8 where the number of a queue is the priority.
     pub queue_pairs: usize,
+    /// Bytes of the switch's cells, in which the batch of a queue is counted.
+    pub cell_bytes: u32,
 }
 
 /// A port of a loop on a guest's rings.
@@ -54,6 +57,7 @@ pub struct PortSettings {
 pub struct VirtioPort<M> {
     handover: Arc<Handover>,
     settings: PortSettings,
+    cell: CellSize,
     device: Option<Box<Device>>,
     is_open: bool,
     pauses: Pauses,
@@ -75,6 +79,8 @@ pub struct VirtioPort<M> {
     /// The most buffers that the guest had posted so far, by queue pair.
     most_posted: [u16; MAX_PAIRS],
     faults: FaultCounts,
+    /// Frames of the guest that were not accepted, until the loop takes their number.
+    refused: Option<RefusedFrames>,
     memory: PhantomData<fn(&mut M)>,
 }
 
@@ -86,6 +92,7 @@ impl<M> VirtioPort<M> {
             device: None,
             is_open: false,
             pauses: Pauses::new(settings.speed_bps),
+            cell: CellSize::new(settings.cell_bytes),
             settings,
             now: Instant::default(),
             first_pair: 0,
@@ -97,6 +104,7 @@ impl<M> VirtioPort<M> {
             buffers_of_a_frame: [1; MAX_PAIRS],
             most_posted: [0; MAX_PAIRS],
             faults: FaultCounts::default(),
+            refused: None,
             memory: PhantomData,
         }
     }
@@ -146,6 +154,15 @@ impl<M> VirtioPort<M> {
         }
     }
 
+    /// Counts a frame of the guest that is not accepted.
+    #[cold]
+    fn refuse(&mut self, pair: usize) {
+        let is_by_priority = self.is_by_priority();
+        let refused = self.refused.get_or_insert_default();
+        let counter = if is_by_priority { &mut refused.by_priority[pair] } else { &mut refused.others };
+        *counter += 1;
+    }
+
     /// Forgets frames that no guest will be given.
     fn drop_staged(&mut self, out: &mut Vec<FrameId>) {
         for staged in &mut self.staged {
@@ -173,6 +190,10 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
         self.room + 1
     }
 
+    fn set_pause_speed(&mut self, bps: u64) {
+        self.pauses.set_speed(bps);
+    }
+
     fn transmit(&mut self, memory: &mut M, frames: &mut Vec<TxDesc>) {
         self.send_all(memory, frames);
     }
@@ -187,6 +208,11 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
 
     fn take_lost(&mut self, out: &mut Vec<FrameId>) {
         out.append(&mut self.lost);
+    }
+
+    #[inline]
+    fn take_refused(&mut self) -> Option<RefusedFrames> {
+        self.refused.take()
     }
 
     fn outstanding(&self) -> usize {

@@ -15,24 +15,22 @@ const QUANTUM_BITS: u64 = 512;
 /// The pauses of a guest's priorities.
 #[derive(Debug)]
 pub(crate) struct Pauses {
-    until: [Instant; 8],
+    /// When the last XOFF of each priority was sent, and its quanta.
+    sent: [(Instant, u16); 8],
     is_paused: [bool; 8],
     /// The pause time was over at the last iteration: the switch has had no turn to refresh it.
     is_late: [bool; 8],
     speed_bps: u64,
-    /// XOFF of each priority that began.
-    began: u64,
 }
 
 impl Pauses {
     /// Makes the open state of a port whose quanta are those of this speed.
     pub(crate) fn new(speed_bps: u64) -> Self {
         Self {
-            until: [Instant::default(); 8],
+            sent: [(Instant::default(), 0); 8],
             is_paused: [false; 8],
             is_late: [false; 8],
             speed_bps: speed_bps.max(1),
-            began: 0,
         }
     }
 
@@ -50,11 +48,21 @@ impl Pauses {
     }
 
     fn set(&mut self, priority: usize, quanta: u16, now: Instant) {
-        let nanos =
-            u128::from(quanta) * u128::from(QUANTUM_BITS) * 1_000_000_000 / u128::from(self.speed_bps);
-        self.began += u64::from(quanta > 0 && !self.is_paused[priority]);
         (self.is_paused[priority], self.is_late[priority]) = (quanta > 0, false);
-        self.until[priority] = now + u64::try_from(nanos).unwrap_or(u64::MAX / 2);
+        self.sent[priority] = (now, quanta);
+    }
+
+    /// Sets the speed of quanta, also of those of the pauses in force: the switch refreshes them by
+    /// this speed from now on.
+    pub(crate) fn set_speed(&mut self, speed_bps: u64) {
+        self.speed_bps = speed_bps.max(1);
+    }
+
+    /// Returns when the pause time of a priority is over.
+    #[inline]
+    fn ends_at(&self, priority: usize) -> Instant {
+        let (sent_at, quanta) = self.sent[priority];
+        sent_at + u64::from(quanta) * QUANTUM_BITS * 1_000_000_000 / self.speed_bps
     }
 
     /// Ends pauses whose time was over at the last iteration already. A loop that stalled for
@@ -62,7 +70,7 @@ impl Pauses {
     #[inline]
     pub(crate) fn advance(&mut self, now: Instant) {
         for priority in 0..8 {
-            if self.is_paused[priority] && now >= self.until[priority] {
+            if self.is_paused[priority] && now >= self.ends_at(priority) {
                 self.is_paused[priority] = !self.is_late[priority];
                 self.is_late[priority] = self.is_paused[priority];
             }
@@ -113,6 +121,21 @@ mod tests {
         assert!(pauses.take(&pfc(0b1000, 10), Instant(10_000)));
         assert!(pauses.take(&pfc(0b1000, 0), Instant(10_001)));
         assert!(!pauses.is_any_paused());
+    }
+
+    /// A reload of the speed: the switch refreshes by the new one, so the pause lasts by it.
+    #[test]
+    fn a_pause_in_force_takes_on_another_speed() {
+        let mut pauses = Pauses::new(100_000_000_000);
+        assert!(pauses.take(&pfc(0b1000, 10), Instant(1000)));
+        pauses.set_speed(1_000_000_000);
+        for now in [1100, 1200, 6119] {
+            pauses.advance(Instant(now));
+            assert!(pauses.is_paused(3), "{now}");
+        }
+        pauses.advance(Instant(6120));
+        pauses.advance(Instant(6121));
+        assert!(!pauses.is_paused(3));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Frames from the guest: reading its TX queues.
 //!
 //! Rule: the queues that are not paused get equal parts of a batch, beginning with another one each
-//! time; what one leaves the others use. A queue gives at most [`READ_BYTES`] a batch, which is
-//! what may arrive after XOFF, and so what headroom must hold. A frame for which the switch has no
-//! memory stays in the guest. Source: Virtual I/O Device 1.2, 5.1.6.2 "Packet Transmission".
+//! time; what one leaves the others use. A queue gives at most [`GUEST_BATCH_CELLS`] a batch, or one
+//! frame of more, which is what may arrive after XOFF, and so what headroom must hold. A frame for which the switch has no
+//! memory stays in the guest; one that breaks the rules counts as received and dropped. Source: Virtual I/O Device 1.2, 5.1.6.2 "Packet Transmission".
 
+use switch::settings::GUEST_BATCH_CELLS;
 use switch::{FrameId, FrameMemory, LONGEST_RECEIVED_BYTES, RxDesc};
 
 use crate::port::VirtioPort;
@@ -17,11 +18,6 @@ use crate::ring::fault::RingFault;
 const ETHERNET_BYTES: u32 = 14;
 /// How many entries ahead descriptors are fetched into the cache.
 const LOOK_AHEAD: u16 = 4;
-/// The most bytes that are read of a queue in a batch, where each begun [`CELL_BYTES`] count: 64
-/// cells of the default size.
-const READ_BYTES: usize = 64 * CELL_BYTES;
-/// The default size of a cell.
-const CELL_BYTES: usize = 256;
 /// Flag of the virtio header: the checksum is left to the device.
 const NEEDS_CHECKSUM: u8 = 1;
 /// Kind of segmentation in the virtio header: none.
@@ -34,7 +30,7 @@ impl<M: FrameMemory> VirtioPort<M> {
         let begin = out.len();
         let senders = device.senders().max(1);
         let mut left = max;
-        let mut budgets = [READ_BYTES; MAX_PAIRS];
+        let mut budgets = [GUEST_BATCH_CELLS; MAX_PAIRS];
         let mut signals = 0;
         // Equal parts first, then what is left of the batch.
         for most in [max.div_ceil(senders), max] {
@@ -67,7 +63,7 @@ impl<M: FrameMemory> VirtioPort<M> {
         device: &mut Device,
         pair: usize,
         memory: &mut M,
-        (max, budget): (usize, &mut usize),
+        (max, budget): (usize, &mut u32),
         out: &mut Vec<RxDesc>,
     ) {
         let header = device.header_bytes;
@@ -82,10 +78,14 @@ impl<M: FrameMemory> VirtioPort<M> {
             let (head, bytes) = match queue.pop(Direction::FromGuest) {
                 Ok(Some(popped)) => popped,
                 Ok(None) => return,
-                Err(fault) => return Self::on_fault(&mut self.faults, &self.handover, queue, fault),
+                Err(fault) => {
+                    Self::on_fault(&mut self.faults, &self.handover, queue, fault);
+                    return self.refuse(pair);
+                }
             };
-            let cost = (bytes as usize).saturating_sub(header).next_multiple_of(CELL_BYTES);
-            if cost > *budget && *budget < READ_BYTES {
+            let len = bytes.saturating_sub(header as u32);
+            let cost = self.cell.of(u16::try_from(len).unwrap_or(u16::MAX));
+            if cost > *budget && *budget < GUEST_BATCH_CELLS {
                 return queue.unpop(1);
             }
             *budget = budget.saturating_sub(cost);
@@ -94,6 +94,7 @@ impl<M: FrameMemory> VirtioPort<M> {
                 Ok(None) => return queue.unpop(1),
                 Err(fault) => {
                     Self::on_fault(&mut self.faults, &self.handover, queue, fault);
+                    self.refuse(pair);
                     if fault.stops_ring() {
                         return;
                     }

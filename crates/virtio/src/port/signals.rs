@@ -2,17 +2,22 @@
 //!
 //! Rule: the loop never writes to a descriptor of the guest. An eventfd whose counter is full
 //! blocks its writer, and the guest can make it blocking again at any time, as both share the file
-//! description. So the loop only notes the ring, and a thread of the port signals it. That thread
-//! may block, and then delays only its own guest. Source: eventfd(2); docs/vhost-user.md, "Hostile
+//! description. So the loop only notes the ring, and a thread of the port signals it. The thread
+//! does not write to a full counter, as an interrupt is pending there. A guest that fills it in
+//! between can block the thread, and then delays only itself: once the descriptor is no longer
+//! used, the counter is emptied until the thread is out. That never blocks (RWF_NOWAIT), whatever
+//! the guest does to the description. Source: eventfd(2), preadv2(2); docs/vhost-user.md, "Hostile
 //! guests".
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::io::{self, IoSliceMut, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::ring::MAX_RINGS;
 
@@ -24,7 +29,19 @@ pub struct Signals {
     /// Wakes the thread.
     wake: EventFd,
     ends: AtomicBool,
-    calls: Mutex<[Option<Arc<File>>; MAX_RINGS]>,
+    /// The number of the descriptor that the thread writes to; 0 if to none.
+    writing: AtomicU64,
+    calls: Mutex<[Option<Arc<Call>>; MAX_RINGS]>,
+    /// How many descriptors there were.
+    numbered: AtomicU64,
+}
+
+/// A descriptor of the guest.
+#[derive(Debug)]
+struct Call {
+    /// It has no other's number.
+    number: u64,
+    file: File,
 }
 
 impl Signals {
@@ -37,7 +54,9 @@ impl Signals {
             wanted: AtomicU32::new(0),
             wake: EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?,
             ends: AtomicBool::new(false),
+            writing: AtomicU64::new(0),
             calls: Mutex::default(),
+            numbered: AtomicU64::new(0),
         });
         let of_thread = Arc::clone(&signals);
         let name = format!("irq-{name}").chars().take(15).collect();
@@ -47,17 +66,30 @@ impl Signals {
 
     /// Sets the descriptor by which a ring is signaled.
     pub(crate) fn set_call(&self, ring: usize, call: Option<File>) {
-        let before = std::mem::replace(&mut self.calls()[ring], call.map(Arc::new));
-        before.iter().for_each(|before| unblock(before));
+        let number = 1 + self.numbered.fetch_add(1, Ordering::Relaxed);
+        let call = call.map(|file| Arc::new(Call { number, file }));
+        let before = std::mem::replace(&mut self.calls()[ring], call);
+        before.iter().for_each(|before| self.unblock(before));
     }
 
     /// Forgets all descriptors.
     pub(crate) fn clear(&self) {
         let before = std::mem::take(&mut *self.calls());
-        before.iter().flatten().for_each(|before| unblock(before));
+        before.iter().flatten().for_each(|before| self.unblock(before));
     }
 
-    fn calls(&self) -> std::sync::MutexGuard<'_, [Option<Arc<File>>; MAX_RINGS]> {
+    /// Waits until the thread no longer writes to a descriptor that is not used any more.
+    fn unblock(&self, call: &Call) {
+        while self.writing.load(Ordering::SeqCst) == call.number {
+            let mut counter = [0; 8];
+            // It fails if the counter is 0: then the write completes by itself.
+            let _ =
+                preadv2(&call.file, &mut [IoSliceMut::new(&mut counter)], u64::MAX, ReadWriteFlags::NOWAIT);
+            std::thread::yield_now();
+        }
+    }
+
+    fn calls(&self) -> std::sync::MutexGuard<'_, [Option<Arc<Call>>; MAX_RINGS]> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,17 +115,105 @@ impl Signals {
             let rings = self.wanted.swap(0, Ordering::AcqRel);
             for ring in (0..MAX_RINGS).filter(|ring| rings & 1 << ring != 0) {
                 // Not under the lock, as the write may block.
-                let call = self.calls()[ring].clone();
-                if let Some(call) = call {
-                    let _ = (&*call).write(&1_u64.to_ne_bytes());
+                let call = {
+                    let calls = self.calls();
+                    let Some(call) = &calls[ring] else { continue };
+                    self.writing.store(call.number, Ordering::SeqCst);
+                    Arc::clone(call)
+                };
+                if has_room(&call.file) {
+                    let _ = (&call.file).write(&1_u64.to_ne_bytes());
                 }
+                self.writing.store(0, Ordering::SeqCst);
             }
         }
     }
 }
 
-/// Lets a write to a descriptor that is no longer used complete, if the thread waits in one.
-fn unblock(mut call: &File) {
-    let _ = fcntl(call, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
-    let _ = call.read(&mut [0; 8]);
+/// True if the counter of an eventfd takes one more. If not, its owner has an interrupt to see.
+fn has_room(call: &File) -> bool {
+    let mut fds = [PollFd::new(call.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// An eventfd that blocks, and a second descriptor of it, which is the guest's.
+    fn eventfd(value: u64) -> (File, File) {
+        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC).unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(event));
+        (&file).write_all(&value.to_ne_bytes()).unwrap();
+        (file.try_clone().unwrap(), file)
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The guest fills its counter just after the look at it. It blocks the thread until its
+    /// descriptor is replaced, and the next one is signaled.
+    #[test]
+    fn a_guest_that_blocks_the_thread_does_so_until_its_descriptor_is_replaced() {
+        let signals = Signals::start("test").unwrap();
+        let (full, of_guest) = eventfd(u64::MAX - 1);
+        // A write as the thread makes it, where `has_room` was true an instant before.
+        let (began, has_begun) = channel();
+        let blocked = std::thread::spawn({
+            let signals = Arc::clone(&signals);
+            let call = full.try_clone().unwrap();
+            move || {
+                signals.writing.store(1000, Ordering::SeqCst);
+                began.send(()).unwrap();
+                let written = (&call).write(&1_u64.to_ne_bytes());
+                signals.writing.store(0, Ordering::SeqCst);
+                written.unwrap()
+            }
+        });
+        has_begun.recv().unwrap();
+        signals.unblock(&Call { number: 1000, file: full });
+        assert_eq!(blocked.join().unwrap(), 8);
+        drop(of_guest);
+        let (call, of_guest) = eventfd(0);
+        signals.set_call(0, Some(call));
+        signals.raise(1);
+        until(|| has_counted(&of_guest));
+        signals.end();
+    }
+
+    /// To empty a counter of 0 blocks no one, whatever flags the guest sets.
+    #[test]
+    fn an_empty_counter_blocks_no_one() {
+        let signals = Signals::start("test").unwrap();
+        let (empty, _of_guest) = eventfd(0);
+        signals.writing.store(1000, Ordering::SeqCst);
+        let ends = std::thread::spawn({
+            let signals = Arc::clone(&signals);
+            move || signals.writing.store(0, Ordering::SeqCst)
+        });
+        signals.unblock(&Call { number: 1000, file: empty });
+        ends.join().unwrap();
+        signals.end();
+    }
+
+    /// A full counter is an interrupt that the guest has not seen yet: other rings are signaled.
+    #[test]
+    fn a_full_counter_delays_no_other_ring() {
+        let signals = Signals::start("test").unwrap();
+        let ((full, _of_guest), (call, of_guest)) = (eventfd(u64::MAX - 1), eventfd(0));
+        signals.set_call(0, Some(full));
+        signals.set_call(1, Some(call));
+        signals.raise(0b11);
+        until(|| has_counted(&of_guest));
+        signals.end();
+    }
+
+    fn has_counted(call: &File) -> bool {
+        let mut fds = [PollFd::new(call.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
 }

@@ -25,7 +25,7 @@ pub struct Bench {
 }
 
 pub fn settings(queue_pairs: usize) -> PortSettings {
-    PortSettings { speed_bps: 10_000_000_000, sends_pfc: false, queue_pairs }
+    PortSettings { speed_bps: 10_000_000_000, sends_pfc: false, queue_pairs, cell_bytes: 256 }
 }
 
 impl Bench {
@@ -72,6 +72,12 @@ impl Bench {
         self.memory.bytes_mut(&frame, bytes.len()).copy_from_slice(bytes);
         let desc = TxDesc { queue, ..TxDesc::new(frame, bytes.len() as u16) };
         self.port.transmit(&mut self.memory, &mut vec![desc]);
+    }
+
+    /// Returns the frames of the guest that were refused since the last call.
+    pub fn refused(&mut self) -> u32 {
+        let refused = self.port.take_refused().unwrap_or_default();
+        refused.by_priority.iter().sum::<u32>() + refused.others
     }
 
     /// Frees completed frames. Returns how many completed, and how many were lost.

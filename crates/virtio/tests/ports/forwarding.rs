@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::task::Waker;
 
 use crate::loopback_port::{LoopbackPort, Wire};
-use dataplane::{Handle, LoopCommand, LoopPort, PollLoop, PollLoopSettings, Reply, mailbox};
-use switch::settings::{BridgeSettings, BufferSettings, SwitchSettings, Threshold};
-use switch::{HeapMemory, Instant, Snapshot, Switch};
+use dataplane::{Handle, LoopCommand, LoopPort, PollLoop, PollLoopSettings, Reply, Settings, mailbox};
+use switch::settings::{
+    BridgeSettings, BufferSettings, PfcWdAction, Restoration, SwitchSettings, Threshold, WatchdogSettings,
+};
+use switch::{Event, HeapMemory, Instant, Snapshot, Switch};
 use tempfile::TempDir;
 use virtio::front_end::{FrontEnd, FrontEndSettings};
 use virtio::ring::fault::RingFault;
@@ -18,7 +20,7 @@ use crate::common::{settings, until};
 
 const FRAMES: usize = 2048;
 
-fn mac(n: usize) -> MacAddr {
+pub fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 7, n as u8])
 }
 
@@ -50,20 +52,27 @@ fn switch_settings(queue_pairs: usize) -> SwitchSettings {
 
 /// Guests on ports 0 and 1, a wire on port 2. The loop is declared first, as the sockets' threads
 /// wait for it.
-struct Lab {
-    core: PollLoop<LoopPort<LoopbackPort>>,
-    handle: Handle,
-    drivers: Vec<FrontEnd>,
-    wire: Wire,
-    sockets: Vec<VhostUser>,
-    paths: Vec<PathBuf>,
+pub struct Lab {
+    pub core: PollLoop<LoopPort<LoopbackPort>>,
+    pub handle: Handle,
+    pub drivers: Vec<FrontEnd>,
+    pub wire: Wire,
+    pub sockets: Vec<VhostUser>,
+    pub paths: Vec<PathBuf>,
     queue_pairs: usize,
-    now: Instant,
+    pub now: Instant,
     _folder: TempDir,
 }
 
 impl Lab {
-    fn new(queue_pairs: usize) -> Self {
+    pub fn new(queue_pairs: usize) -> Self {
+        Self::with(queue_pairs, |_| ())
+    }
+
+    /// Makes a lab whose switch has other settings.
+    fn with(queue_pairs: usize, change: impl FnOnce(&mut SwitchSettings)) -> Self {
+        let mut of_switch = switch_settings(queue_pairs);
+        change(&mut of_switch);
         let folder = tempfile::tempdir().unwrap();
         let (mut ports, mut sockets, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..2 {
@@ -82,7 +91,7 @@ impl Lab {
         let (port, wire) = LoopbackPort::new();
         ports.push(LoopPort::Local(port));
         let macs: Vec<_> = (100..103).map(mac).collect();
-        let switch = Switch::new(&switch_settings(queue_pairs), &macs, FRAMES);
+        let switch = Switch::new(&of_switch, &macs, FRAMES);
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let settings = PollLoopSettings {
             complete_checksums: vec![false; 3],
@@ -138,7 +147,14 @@ impl Lab {
         replies.find(|reply| !matches!(reply, Reply::Event(..) | Reply::Fault(..))).expect("an answer")
     }
 
-    fn snapshot(&mut self) -> Snapshot {
+    fn events(&mut self) -> Vec<Event> {
+        let replies = std::iter::from_fn(|| self.handle.receive());
+        replies
+            .filter_map(|reply| if let Reply::Event(_, event) = reply { Some(event) } else { None })
+            .collect()
+    }
+
+    pub fn snapshot(&mut self) -> Snapshot {
         match self.command(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false }) {
             Reply::Snapshot(snapshot) => *snapshot,
             other => panic!("{other:?}"),
@@ -176,7 +192,7 @@ impl Lab {
 }
 
 /// A tagged frame from host `src`.
-fn frame(dst: MacAddr, src: usize, priority: u8, len: usize) -> Vec<u8> {
+pub fn frame(dst: MacAddr, src: usize, priority: u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     write_header(&mut bytes, dst, mac(src), Some(Tag::priority(priority)), EXPERIMENTAL);
     bytes
@@ -280,6 +296,78 @@ fn a_guest_that_stops_reading_one_queue() {
     }
     assert_eq!(of_three, sent);
     lab.is_lossless();
+}
+
+/// Other settings have quanta of another speed. A pause in force lasts by it, as the switch
+/// refreshes it by it: nothing is read in between.
+#[test]
+fn a_speed_that_is_reloaded_holds_for_pauses() {
+    let mut lab = Lab::new(8);
+    lab.wire.block(true);
+    let mut sent = 0;
+    while lab.send(0, 3, &frame(mac(2), 0, 3, 200)) {
+        sent += 1;
+        lab.turns(1);
+    }
+    let mut slower = switch_settings(8);
+    slower.ports[0].pfc.pause_speed_bps = Some(1_000_000_000);
+    let settings = Settings { switch: slower, min_posted: vec![0; 3] };
+    assert!(matches!(lab.command(LoopCommand::Apply(Box::new(settings))), Reply::Applied(_)));
+    lab.turns(8000); // 8 ms, where a pause of the earlier speed lasted 3.4 ms
+    assert!(lab.snapshot().ports[0].groups[3].xoff);
+    lab.wire.block(false);
+    lab.turns(100);
+    assert_eq!(lab.wire.take_sent().len(), sent);
+    lab.is_lossless();
+}
+
+/// A guest that hangs keeps the senders to its queue 3 paused. That is an event after 5 s, and with
+/// a watchdog that drops the senders are released.
+#[test]
+fn a_guest_that_hangs_is_no_silent_pause() {
+    for action in [None, Some(PfcWdAction::Drop)] {
+        let mut lab = Lab::with(8, |settings| {
+            settings.ports[1].watchdog[3] = action.map(|action| WatchdogSettings {
+                detection_ns: 400_000_000,
+                action,
+                restore: Restoration::Quiet(400_000_000),
+                limit: None,
+            });
+        });
+        while lab.send(0, 3, &frame(mac(1), 0, 3, 200)) {
+            lab.turns(1);
+        }
+        let mut of_five = 0;
+        for _ in 0..60 {
+            lab.now = lab.now + 100_000_000;
+            assert!(lab.send(0, 5, &frame(mac(1), 0, 5, 200)));
+            lab.turns(2);
+            while lab.drivers[1].receive(5, &mut Vec::new()) {
+                of_five += 1;
+            }
+            lab.drivers[1].repost(5);
+        }
+        assert_eq!(of_five, 60, "priority 5 is unharmed");
+        let events = lab.events();
+        let came = |wanted: Event| events.iter().filter(|event| **event == wanted).count();
+        let (stalled, began) = (
+            came(Event::QueueStalled { port: 1, queue: 3 }),
+            came(Event::StormBegan { port: 1, priority: 3 }),
+        );
+        let snapshot = lab.snapshot();
+        let (group, queue) = (&snapshot.ports[0].groups[3], &snapshot.ports[1].queues[3]);
+        assert!(queue.no_room);
+        match action {
+            None => {
+                assert_eq!((stalled, began, queue.no_room_stalls), (1, 0, 1));
+                assert!(group.xoff && queue.waiting_frames > 0);
+            }
+            Some(_) => {
+                assert_eq!((stalled, began, queue.waiting_frames), (0, 1, 0));
+                assert!(!group.xoff && lab.send(0, 3, &frame(mac(1), 0, 3, 200)), "its sender goes on");
+            }
+        }
+    }
 }
 
 /// One guest breaks the rules of its rings; the others lose nothing.

@@ -222,15 +222,29 @@ fn queues_are_read_in_equal_parts() {
     bench.close();
 }
 
-/// What may arrive after XOFF is bounded in cells, whatever the length of frames.
+/// What may arrive after XOFF is bounded in cells, whatever the length of frames and the size of
+/// cells. A frame of more is read alone.
 #[test]
 fn a_queue_gives_at_most_64_cells_a_batch() {
-    for (len, frames) in [(60, 64), (256, 64), (257, 32), (1514, 10), (2000, 8)] {
-        let mut bench = Bench::new(settings(1));
+    for (cell_bytes, len, frames) in [
+        (256, 60, 64),
+        (256, 256, 64),
+        (256, 257, 32),
+        (256, 1514, 10),
+        (256, 2000, 8),
+        (208, 256, 32),
+        (208, 1514, 8),
+        (80, 1514, 3),
+        (64, 60, 64),
+        (64, 65, 32),
+        (9216, 2000, 64),
+        (16, 1514, 1),
+    ] {
+        let mut bench = Bench::new(virtio::PortSettings { cell_bytes, ..settings(1) });
         let mut driver = bench.connect(FrontEndSettings::default());
         (0..100).for_each(|number| assert!(driver.send(0, &frame(number, len))));
         driver.flush(0);
-        assert_eq!(bench.receive().len(), frames, "{len}");
+        assert_eq!(bench.receive().len(), frames, "{len} bytes in cells of {cell_bytes}");
         assert_eq!(bench.receive()[0].1, frame(frames as u32, len), "the next one is the next");
         bench.close();
     }

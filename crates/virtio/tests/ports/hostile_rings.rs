@@ -129,6 +129,8 @@ fn what_a_guest_sends() {
         for _ in 0..10 {
             assert!(bench.receive().is_empty(), "{what}");
         }
+        let is_frame = fault != RingFault::IndexJump; // the others name one frame
+        assert_eq!(bench.refused(), u32::from(is_frame), "{what}: a frame that is refused counts");
         assert_eq!((bench.port.faults().of(fault), bench.port.faults().total()), (1, 1), "{what}");
         bench.send(0, &frame(1, 60));
         assert_eq!(bench.complete(), (1, 0), "{what}");

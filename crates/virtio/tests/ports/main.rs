@@ -3,6 +3,7 @@
 mod common;
 mod forwarding;
 mod frames;
+mod hostile_front_ends;
 mod hostile_messages;
 mod hostile_rings;
 mod link;

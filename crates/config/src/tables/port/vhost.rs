@@ -66,7 +66,7 @@ pub(crate) struct VhostTable {
     pub(crate) path: Option<Setting<String>>,
     role: Option<Setting<VhostRole>>,
     pub(crate) queue_is_priority: Option<Setting<bool>>,
-    pfc_frames: Option<Setting<bool>>,
+    pub(crate) pfc_frames: Option<Setting<bool>>,
     allow_unsealed_memory: Option<Setting<bool>>,
 }
 

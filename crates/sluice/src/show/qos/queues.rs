@@ -100,6 +100,7 @@ fn state(port: &Port, queue: &Queue) -> &'static str {
         (false, true) if flooded_differ && queue.flooded_frames > 0 => "unicast\npaused",
         (false, true) => "paused",
         (false, false) if flooded_differ => "flooded\npaused",
+        (false, false) if queue.no_room => "no room\nat peer",
         (false, false) => "open",
     }
 }
@@ -116,6 +117,14 @@ fn was_used(queue: &Queue) -> bool {
 mod tests {
     use super::*;
     use crate::show_fixture as sample;
+
+    /// A guest that has posted no buffers.
+    #[test]
+    fn a_queue_without_room_at_the_peer() {
+        let full = Queue { no_room: true, ..Queue::default() };
+        assert_eq!(state(&Port::default(), &full), "no room\nat peer");
+        assert_eq!(state(&Port::default(), &Queue { paused: true, flooded_paused: true, ..full }), "paused");
+    }
 
     #[test]
     fn table_of_totals() {

@@ -45,6 +45,8 @@ pub enum DropReason {
     MtuExceeded,
     /// A no-drop frame whose destination was learned on a port that is down.
     DestinationDown,
+    /// A guest handed the frame over in a way that its port does not accept.
+    Refused,
 }
 
 /// Side of a port on which a drop is counted.
@@ -105,6 +107,7 @@ const TABLE: &[DropRow] = {
         row(PortDown, "port_down", Both, SideOnly),
         row(MtuExceeded, "mtu_exceeded", Output, SideOnly),
         row(DestinationDown, "destination_down", Output, SideOnly),
+        row(Refused, "refused", Input, SideOnly),
     ]
 };
 
@@ -135,6 +138,15 @@ impl DropReason {
     pub fn sum(self) -> DropSum {
         TABLE[self as usize].sum
     }
+}
+
+/// Frames that a port did not accept from a guest, which nobody has read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RefusedFrames {
+    /// Frames of a queue that has a priority.
+    pub by_priority: [u32; PRIORITIES],
+    /// Frames of a queue that has none.
+    pub others: u32,
 }
 
 /// Frames and their bytes (without FCS).

@@ -15,7 +15,7 @@ mod count;
 pub mod kernel;
 mod storm;
 
-pub use count::{DropReason, DropSide, DropSum, FrameCount, PfcCount, PfcReasons};
+pub use count::{DropReason, DropSide, DropSum, FrameCount, PfcCount, PfcReasons, RefusedFrames};
 
 include!(concat!(env!("OUT_DIR"), "/snapshot.rs"));
 
