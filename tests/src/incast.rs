@@ -37,11 +37,16 @@ impl Incast {
 
     /// Starts the switch, with `more` in its configuration.
     pub fn daemon(&self, more: &str) -> Result<Daemon> {
+        self.bed.daemon(&self.switch, &self.config(more))
+    }
+
+    /// Returns the configuration of the switch, and `more`.
+    pub fn config(&self, more: &str) -> String {
         let mut config = switch_config("on") + &slow_port_config("c", 100);
         for sender in &self.senders {
             config += &(port_config(&sender.name, "1G") + &group_config(&sender.name, AMPLE_HEADROOM_CELLS));
         }
-        self.bed.daemon(&self.switch, &(config + more))
+        config + more
     }
 
     /// Runs the incast: each sender sends 100 Mbit/s of no-drop priority 3, and as much of priority
@@ -51,21 +56,25 @@ impl Incast {
         run(&[daemon], sending, vec![receiving], duration)
     }
 
-    /// Runs the same traffic while `meanwhile` runs, two minutes at most. Returns its result once
-    /// the switch is idle.
-    pub fn run_while<T>(&self, daemon: &Daemon, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Runs the same traffic while `meanwhile` runs, two minutes at most. Returns its result, and
+    /// what became of the frames.
+    pub fn run_while<T>(
+        &self,
+        daemon: &Daemon,
+        meanwhile: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, TrafficRun)> {
         let (mut sending, receiving) = self.hosts(Duration::from_secs(120))?;
         sending.iter_mut().try_for_each(Host::start_sending)?;
         let result = meanwhile();
-        Host::stop_all(sending)?;
+        let mut reports = Host::stop_all(sending)?;
         daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
-        receiving.stop()?;
-        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
-        result
+        reports.extend(Host::stop_all(vec![receiving])?);
+        let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+        Ok((result?, TrafficRun { snapshot, sending: Vec::new(), reports }))
     }
 
     /// Starts the senders, which wait for their "go", and the receiver.
-    fn hosts(&self, duration: Duration) -> Result<(Vec<Host>, Host)> {
+    pub fn hosts(&self, duration: Duration) -> Result<(Vec<Host>, Host)> {
         let lasts = format!("{}s", duration.as_secs());
         let flows = [flow(&self.receiver.mac(), 3, "100M"), flow(&self.receiver.mac(), 0, "100M")];
         let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];

@@ -8,11 +8,9 @@
 mod capture;
 mod checksums;
 mod configurations;
-mod cpu_load;
 mod datagrams;
 mod frame_catalog;
 mod incast;
-mod preemption;
 mod programs;
 mod system_calls;
 mod tcp_fetch;
@@ -25,12 +23,11 @@ pub use configurations::{
     slow_port_config, switch_config,
 };
 pub use control::frames;
-pub use cpu_load::CpuLoad;
 pub use datagrams::datagrams;
 pub use frame_catalog::{Sample, catalog, lengths};
 pub use incast::Incast;
-pub use preemption::{PeriodicStops, loop_thread, stop_thread, thread_named};
-pub use programs::{Bpf, bpf_object, sluice, sluice_on_terminal};
+pub use programs::{Bpf, bpf_object, events, sluice, sluice_on_terminal};
 pub use system_calls::SystemCalls;
 pub use tcp_fetch::fetch;
+pub use testbed::{CpuLoad, PeriodicStops, loop_thread, stop_thread, thread_named};
 pub use traffic_run::{Total, TrafficRun, dropped, pause, run, stop_hosts, undisturbed};

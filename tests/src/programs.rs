@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use testbed::{Daemon, Testbed, binary};
 
 /// Runs `sluice` with these arguments on a daemon and returns its output.
@@ -15,6 +16,14 @@ pub fn sluice(daemon: &Daemon, arguments: &[&str]) -> Result<String> {
         Command::new(binary("sluice")?).args(arguments).arg("--socket").arg(daemon.socket()).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Returns the events of a kind that the daemon still has, oldest first, as `sluice events --json`
+/// prints them.
+pub fn events(daemon: &Daemon, kind: &str) -> Result<Vec<Value>> {
+    let text = sluice(daemon, &["events", "--json"])?;
+    let all: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    Ok(all.into_iter().filter(|event| event["kind"] == kind).collect())
 }
 
 /// Runs `sluice` with `arguments` on a terminal of 100 columns until it shows all of `awaited`,

@@ -3,33 +3,70 @@
 //!
 //! Rule: the switch goes on counting, and so do telemetry, metrics and all other users. The
 //! snapshot of that moment is kept in a file of the user, one for each daemon, and `sluice show`
-//! subtracts it, except with --absolute. It is for one run of the daemon only.
+//! subtracts it, except with --absolute. It is for one run of the daemon only, which is known by its
+//! boot and its start on CLOCK_MONOTONIC: the clock of the day may be set meanwhile.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use control::Client;
 use control::v1::{Info, Snapshot};
+use nix::time::{ClockId, clock_gettime};
 
 /// Counters of a daemon at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Baseline {
-    /// When the daemon started, in seconds since 1970: a process number may come again.
-    started_s: u64,
+    /// Which run of the daemon: a process number may come again.
+    start: DaemonStart,
     snapshot: Snapshot,
+}
+
+/// When a daemon started.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct DaemonStart {
+    /// The kernel's identity of the boot, a UUID; zeros where it has none.
+    boot: [u8; 36],
+    /// Seconds of CLOCK_MONOTONIC.
+    monotonic_s: u64,
 }
 
 /// How far two readings of the same start may be apart.
 const SAME_START_S: u64 = 2;
+/// The file of the kernel with the identity of the boot: random(4).
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+impl DaemonStart {
+    /// Returns that of the daemon which says this of itself.
+    fn of(info: &Info) -> Self {
+        let boot = std::fs::read(BOOT).ok().and_then(|id| id.first_chunk().copied()).unwrap_or([0; 36]);
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+        Self { boot, monotonic_s: now.saturating_sub(Duration::from_nanos(info.uptime_ns)).as_secs() }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.boot == other.boot && self.monotonic_s.abs_diff(other.monotonic_s) <= SAME_START_S
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        [&self.boot[..], &self.monotonic_s.to_le_bytes()].concat()
+    }
+
+    /// Returns it with the bytes that follow.
+    fn take(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (boot, rest) = bytes.split_first_chunk()?;
+        let (monotonic_s, rest) = rest.split_first_chunk()?;
+        Some((Self { boot: *boot, monotonic_s: u64::from_le_bytes(*monotonic_s) }, rest))
+    }
+}
 
 impl Baseline {
     /// Takes the counters of now.
     pub async fn take(client: &mut Client) -> Result<Self> {
-        let started_s = start_of(&client.info().await?);
-        Ok(Self { started_s, snapshot: client.snapshot().await? })
+        let start = DaemonStart::of(&client.info().await?);
+        Ok(Self { start, snapshot: client.snapshot().await? })
     }
 
     /// Writes them to the file of this user for the daemon on `socket`.
@@ -44,7 +81,7 @@ impl Baseline {
             .mode(0o700)
             .create(folder)
             .with_context(|| format!("cannot make {}, where cleared counters are kept", folder.display()))?;
-        let mut bytes = self.started_s.to_le_bytes().to_vec();
+        let mut bytes = self.start.to_bytes();
         bytes.extend(self.snapshot.to_bytes());
         // Another command of this user may be reading it.
         let new = file.with_extension("new");
@@ -57,10 +94,9 @@ impl Baseline {
     /// of itself; `None` if none are.
     pub fn load(socket: &Path, info: &Info) -> Option<Self> {
         let bytes = std::fs::read(file_of(socket).ok()?).ok()?;
-        let (started_s, rest) = bytes.split_first_chunk()?;
-        let started_s = u64::from_le_bytes(*started_s);
+        let (start, rest) = DaemonStart::take(&bytes)?;
         let snapshot = Snapshot::from_bytes(rest)?;
-        (started_s.abs_diff(start_of(info)) <= SAME_START_S).then_some(Self { started_s, snapshot })
+        start.is_same(&DaemonStart::of(info)).then_some(Self { start, snapshot })
     }
 
     /// True if this user has cleared counters of the daemon on `socket`, or of one before it.
@@ -99,12 +135,6 @@ impl Baseline {
     }
 }
 
-/// Returns when a daemon started, in seconds since 1970.
-fn start_of(info: &Info) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(Duration::from_nanos(info.uptime_ns)).as_secs()
-}
-
 /// Returns the file of this user for the daemon on `socket`.
 fn file_of(socket: &Path) -> Result<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -121,8 +151,21 @@ mod tests {
     use crate::show_fixture as sample;
 
     #[test]
+    fn a_run_of_the_daemon_is_known_by_its_boot_and_its_start() {
+        let uptime = |seconds: u64| Info { uptime_ns: seconds * 1_000_000_000, ..Info::default() };
+        let start = DaemonStart::of(&uptime(0));
+        assert!(start.boot != [0; 36] && start.is_same(&DaemonStart::of(&uptime(0))));
+        assert!(!start.is_same(&DaemonStart { monotonic_s: start.monotonic_s + 3, ..start }), "restarted");
+        assert!(!start.is_same(&DaemonStart { boot: [b'0'; 36], ..start }), "another boot");
+        let bytes = [start.to_bytes(), vec![7]].concat();
+        assert_eq!(DaemonStart::take(&bytes), Some((start, &[7][..])));
+        assert_eq!(DaemonStart::take(&bytes[..43]), None);
+    }
+
+    #[test]
     fn counters_are_relative_and_levels_are_not() {
-        let baseline = Baseline { started_s: 1, snapshot: sample::snapshot() };
+        let start = DaemonStart { boot: [0; 36], monotonic_s: 1 };
+        let baseline = Baseline { start, snapshot: sample::snapshot() };
         let (now, absolute) = (baseline.relative(sample::later()), sample::later());
         let received = |snapshot: &Snapshot| snapshot.ports[0].received.unwrap().frames;
         assert_eq!((received(&now), received(&absolute)), (200_000, 1_200_000));

@@ -186,6 +186,21 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o700, 0o600);
     }
 
+    /// As a recording or a capture in a folder that others can write to.
+    #[test]
+    fn a_symbolic_link_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("a.rec"), folder.path().join("precious"));
+        fs::write(&target, "data").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"new").unwrap();
+        file.publish().unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "data");
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    }
+
     #[test]
     fn an_existing_file_is_replaced_by_force_only() {
         let folder = tempfile::tempdir().unwrap();

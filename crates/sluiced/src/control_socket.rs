@@ -1,21 +1,24 @@
 //! The control socket: its permissions and its ownership.
 //!
-//! Rule: owner, group and mode are those of the configuration before any client can connect. A file
+//! Rule: owner, group and mode are those of the configuration before any client can connect, and
+//! they are given to the socket alone, whatever somebody puts in its place meanwhile. A file
 //! left by a daemon that was killed is replaced. A socket that a daemon listens on, and a file that
 //! is not a socket, are not touched. The file is removed when the daemon ends.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use config::ControlSocket;
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind as bind_to, listen, socket};
-use nix::unistd::{Gid, Group, Uid, User, chown, getegid, geteuid, getgroups};
+use nix::sys::stat::{Mode, fchmod, umask};
+use nix::unistd::{Gid, Group, Uid, User, fchownat, getegid, geteuid, getgroups};
 
 use crate::capabilities::Capabilities;
 
@@ -173,17 +176,21 @@ pub fn bind(path: &Path, permissions: Permissions) -> Result<(UnixListener, Sock
     let address = UnixAddr::new(path).with_context(context)?;
     let unheard =
         socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).with_context(context)?;
-    bind_to(unheard.as_raw_fd(), &address).with_context(context)?;
+    let Permissions { owner, group, mode } = permissions;
+    // The file gets the mode of the unbound socket, so that nothing has to be changed by its name.
+    fchmod(&unheard, Mode::from_bits_truncate(mode)).with_context(context)?;
+    let others = umask(Mode::empty());
+    let bound = bind_to(unheard.as_raw_fd(), &address);
+    umask(others);
+    bound.with_context(context)?;
     let inode = fs::symlink_metadata(path).with_context(context)?.ino();
     let file = SocketFile { path: path.to_path_buf(), inode };
     // No client can connect before `listen`.
-    let Permissions { owner, group, mode } = permissions;
     if owner.is_some() || group.is_some() {
-        chown(path, owner, group).with_context(|| {
+        fchownat(AT_FDCWD, path, owner, group, AtFlags::AT_SYMLINK_NOFOLLOW).with_context(|| {
             format!("control socket {}: owner and group (control.owner, control.group)", path.display())
         })?;
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(context)?;
     listen(&unheard, Backlog::new(128)?).with_context(context)?;
     let listener = UnixListener::from(unheard);
     Ok((listener, file))
@@ -192,6 +199,7 @@ pub fn bind(path: &Path, permissions: Permissions) -> Result<(UnixListener, Sock
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     const OPEN: Permissions = Permissions { owner: None, group: None, mode: 0o660 };
 
@@ -241,6 +249,31 @@ mod tests {
         let refusal = bind(&path, OPEN).unwrap_err().to_string();
         assert!(refusal.contains("there is a file that is no socket"), "{refusal}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "data");
+    }
+
+    /// A link in a folder that others can write to leads nowhere: neither to a socket of another
+    /// daemon, nor to a file that would be removed or given away.
+    #[test]
+    fn a_symbolic_link_is_refused_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("a.sock"), folder.path().join("target"));
+        for make in
+            [|at: &Path| fs::write(at, "data").unwrap(), |at: &Path| drop(UnixListener::bind(at).unwrap())]
+        {
+            make(&target);
+            let before = fs::symlink_metadata(&target).unwrap();
+            std::os::unix::fs::symlink(&target, &path).unwrap();
+            for refusal in [must_be_free(&path).unwrap_err(), bind(&path, OPEN).unwrap_err()] {
+                assert!(refusal.to_string().contains("there is a file that is no socket"), "{refusal:#}");
+            }
+            let after = fs::symlink_metadata(&target).unwrap();
+            assert_eq!(
+                (after.ino(), after.mode(), after.ctime()),
+                (before.ino(), before.mode(), before.ctime())
+            );
+            fs::remove_file(&path).unwrap();
+            fs::remove_file(&target).unwrap();
+        }
     }
 
     /// The socket of a later daemon is not removed.

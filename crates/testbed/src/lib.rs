@@ -18,18 +18,22 @@
 //! The kernel sends that signal when the *thread* that started a child ends, so start children from
 //! a thread that lives at least as long.
 
+mod cpu_load;
 mod daemon;
 mod endpoint;
 mod host;
 mod invariants;
 mod netns;
+mod preemption;
 mod process;
 pub mod scenario;
 mod signals;
+mod spread;
 mod testbed;
 mod wait;
 
 pub use control::v1::Snapshot;
+pub use cpu_load::CpuLoad;
 pub use daemon::{Daemon, binary};
 pub use endpoint::Endpoint;
 pub use host::Host;
@@ -38,7 +42,9 @@ pub use invariants::{
     lost_by_kernels, pauses_sent, port,
 };
 pub use netns::{Namespace, require_root, sweep, veth};
+pub use preemption::{PeriodicStops, loop_thread, stop_thread, thread_named};
 pub use process::Process;
 pub use signals::watch_signals;
+pub use spread::Spread;
 pub use testbed::Testbed;
 pub use wait::{PATIENCE, eventually};

@@ -86,7 +86,7 @@ impl Testbed {
     /// Creates a host whose kernel stays silent, for `sluice host`, plugged into `switch`.
     pub fn sluice_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.endpoint(self.quiet_namespace(name)?, name);
-        self.attach(&station, switch)?;
+        self.plug(&station, switch)?;
         Ok(station)
     }
 
@@ -101,7 +101,7 @@ impl Testbed {
     /// Reconnects a plain host whose cable was removed: a new veth with the old names and
     /// addresses.
     pub fn reconnect(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
-        self.attach(station, switch)?;
+        self.plug(station, switch)?;
         station.set_addresses()
     }
 
@@ -113,7 +113,7 @@ impl Testbed {
             // duplicates here.
             station.namespace.sysctl(&format!("net/ipv6/conf/{which}/accept_dad"), "0")?;
         }
-        self.attach(&station, switch)?;
+        self.plug(&station, switch)?;
         Ok(station)
     }
 
@@ -181,7 +181,8 @@ impl Testbed {
         Ok((station, cable))
     }
 
-    fn attach(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
+    /// Connects a host that has no cable, with its MAC address and no other.
+    pub fn plug(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
         let address = format!("address {}", station.mac());
         self.connect((&station.namespace, Endpoint::INTERFACE), &address, (switch, &station.name))
     }

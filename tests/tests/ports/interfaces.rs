@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 use testbed::{Daemon, Testbed, eventually};
-use tests::sluice;
+use tests::{events, sluice};
 
 /// Returns the `link` of a port by name.
 fn link(daemon: &Daemon, name: &str) -> Result<Value> {
@@ -19,12 +19,6 @@ fn blamed(daemon: &Daemon, name: &str) -> Result<Vec<String>> {
     let link = link(daemon, name)?;
     let cautions = link["cautions"].as_array().context("a list of cautions")?.clone();
     Ok(cautions.iter().filter_map(|caution| caution["setting"].as_str().map(str::to_owned)).collect())
-}
-
-fn events(daemon: &Daemon, kind: &str) -> Result<Vec<Value>> {
-    let text = sluice(daemon, &["events", "--json"])?;
-    let all: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    Ok(all.into_iter().filter(|event| event["kind"] == kind).collect())
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn tshark_reads_frames_drops_and_pauses() -> Result<()> {
     let mut xoff = [0; FRAME_BYTES];
     Pfc { enable: 1 << 3, quanta: [99; 8] }.encode(receiver.mac().parse()?, &mut xoff);
 
-    let report = incast.run_while(&daemon, || {
+    let (report, _) = incast.run_while(&daemon, || {
         daemon.until("drops", |now| {
             let dropped = now.ports.iter().any(|port| port.drops["tail_drop"].frames > 0);
             dropped.then_some(())

@@ -119,7 +119,7 @@ fn a_browser_shows_the_counters_of_the_switch() -> Result<()> {
     let incast = Incast::new()?;
     let daemon = incast.daemon("\n[metrics]\nenabled = true\npage = true\n")?;
     let (dir, netns) = (incast.bed.dir(), &incast.switch);
-    let (under_load, phone) = incast.run_while(&daemon, || {
+    let ((under_load, phone), _) = incast.run_while(&daemon, || {
         daemon
             .until("frames wait", |now| (port(now, "c").ok()?.queues[2].waiting_frames > 0).then_some(()))?;
         let shown = browse(dir, netns)?;

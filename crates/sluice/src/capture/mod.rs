@@ -133,7 +133,8 @@ async fn capture<W: Write>(
     out: W,
 ) -> Result<(W, Captured)> {
     let mut batches = client.capture(request(arguments)).await?;
-    let mut file = CaptureFile::new(out, arguments.snap.into())?;
+    let name = || arguments.write.display().to_string();
+    let mut file = CaptureFile::new(out, arguments.snap.into()).with_context(name)?;
     let (mut missed, mut ended_by) = (0, None);
     let mut has_begun = false;
     while ended_by.is_none() {
@@ -149,8 +150,8 @@ async fn capture<W: Write>(
             eprintln!("capturing; Ctrl-C ends it …");
         }
         missed = batch.missed_frames;
-        ended_by = write(arguments, &mut file, batch)?;
-        file.flush()?;
+        ended_by = write(arguments, &mut file, batch).with_context(name)?;
+        file.flush().with_context(name)?;
     }
     let (frames, bytes) = (file.frames(), file.bytes());
     let is_whole = arguments.count.is_some_and(|count| frames >= count);
@@ -159,7 +160,7 @@ async fn capture<W: Write>(
     if ended_by == "daemon" && frames == 0 {
         bail!("the daemon ended the capture before there was a frame");
     }
-    Ok((file.end(missed)?, Captured { frames, bytes, missed, ended_by }))
+    Ok((file.end(missed).with_context(name)?, Captured { frames, bytes, missed, ended_by }))
 }
 
 /// Writes frames. Returns the bound that was reached, if one was.

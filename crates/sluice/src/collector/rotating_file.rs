@@ -1,10 +1,13 @@
-//! A file of lines that is rotated when it is full; the last few files are kept.
+//! A file of lines that is rotated when it is full; the last few files are kept. A symbolic link is
+//! not followed: in a folder that others can write to, it leads to a file of their choice.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use nix::libc::{ELOOP, O_NOFOLLOW};
 
 /// The current file.
 #[derive(Debug)]
@@ -62,7 +65,10 @@ impl Rotating {
 }
 
 fn append_to(path: &Path) -> Result<File> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = OpenOptions::new().create(true).append(true).custom_flags(O_NOFOLLOW).open(path);
+    if file.as_ref().is_err_and(|error| error.raw_os_error() == Some(ELOOP)) {
+        anyhow::bail!("{} is a symbolic link, which is not followed: name the file itself", path.display());
+    }
     file.with_context(|| format!("cannot write to {}", path.display()))
 }
 
@@ -90,5 +96,19 @@ mod tests {
         file.write("7777").unwrap();
         assert_eq!(read("out.json").unwrap(), "7777\n");
         assert!(Rotating::open(Path::new("/nowhere/out"), 10, 0).is_err());
+    }
+
+    #[test]
+    fn a_symbolic_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("out.json"), folder.path().join("precious"));
+        fs::write(&target, "data").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let refused = Rotating::open(&path, 10, 0).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("is a symbolic link, which is not followed: name the file itself"),
+            "{refused}"
+        );
+        assert_eq!(fs::read_to_string(&target).unwrap(), "data");
     }
 }

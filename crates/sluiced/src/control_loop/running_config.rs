@@ -14,6 +14,7 @@ use control::{CommandError, ErrorKind};
 use dataplane::Settings;
 use switch::{PortSettings, SwitchSettings, frames_needed};
 
+use crate::capabilities::Capabilities;
 use crate::config_file::{self, ConfigFileError};
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::link_monitor::Interface;
@@ -35,6 +36,8 @@ pub struct RunningConfig {
     negotiated: Vec<Option<Negotiated>>,
     /// The ports that an operator has taken down (false) or up (true), by name: another layer.
     admin: BTreeMap<String, bool>,
+    /// What the daemon gave up after its start.
+    given_up: Capabilities,
 }
 
 impl RunningConfig {
@@ -53,7 +56,13 @@ impl RunningConfig {
             core_assignment: servers,
             negotiated: Vec::new(),
             admin: BTreeMap::new(),
+            given_up: Capabilities::default(),
         }
+    }
+
+    /// Returns the same of a daemon that has given up these capabilities.
+    pub fn with_given_up(self, given_up: Capabilities) -> Self {
+        Self { given_up, ..self }
     }
 
     /// Returns the same where the ports have these numbers of RX queues.
@@ -198,6 +207,7 @@ impl RunningConfig {
     fn compare(&self, config: &Config) -> Changes {
         let mut changes = config::changes(&self.config, config);
         self.moved_cores(config, &mut changes.restart);
+        changes.restart.extend(self.given_up.needs(config));
         let needed = frames_needed(&config.switch, xdp::MIN_CHUNK_BYTES);
         if needed > self.frames {
             changes.restart.push(format!(

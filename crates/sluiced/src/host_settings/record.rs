@@ -3,14 +3,17 @@
 //! Rule: the first line names the daemon that wrote it, each further one an interface and its
 //! network namespace, by the inode of that. It is replaced as a whole. A process that restores from
 //! it holds a lock on its directory meanwhile, so that the restorer of a killed daemon undoes
-//! nothing of the next one, which may have started already.
+//! nothing of the next one, which may have started already. In a folder that others can write to, a
+//! file of theirs is refused, and so is a symbolic link.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::libc::O_NOFOLLOW;
+use nix::unistd::geteuid;
 use xdp::{HostSettings, NAMED_NAMESPACES, OWN_NAMESPACE, in_namespace};
 
 use crate::control_socket::DIRECTORY_MODE;
@@ -50,7 +53,7 @@ impl Record {
     }
 
     fn folder(&self) -> &Path {
-        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+        folder_of(&self.path)
     }
 
     fn lock(&self) -> io::Result<Flock<File>> {
@@ -91,12 +94,24 @@ pub fn restore_of(path: &Path, owner: &str) -> io::Result<Restored> {
     Ok(restored)
 }
 
+/// Returns the folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Reads a file: its owner, and the namespace and settings of each interface.
 fn read(path: &Path) -> io::Result<Option<(String, Vec<RecordLine>)>> {
-    let text = match fs::read_to_string(path) {
+    let mut file = match OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        text => text?,
+        file => file?,
     };
+    let (found, folder) = (file.metadata()?, fs::metadata(folder_of(path))?);
+    if !found.is_file() || ![geteuid().as_raw(), folder.uid()].contains(&found.uid()) {
+        let what = format!("it is a file of user {}, not of a daemon here: remove it", found.uid());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, what));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
     let mut lines = text.lines();
     let owner = lines.next().unwrap_or_default().to_owned();
     let parse = |line: &str| {
@@ -156,6 +171,26 @@ mod tests {
         other.write(changed.iter()).unwrap();
         assert_eq!(restore_of(&path, &other.owner).unwrap().len(), 1);
         assert_eq!(fs::read_dir(folder.path().join("run")).unwrap().count(), 0);
+    }
+
+    /// Somebody who may write to the folder cannot have interfaces changed.
+    #[test]
+    fn a_link_and_a_file_of_another_user_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("lab.sock.restore"), folder.path().join("other"));
+        fs::write(&other, "owner\n4 2147483647 eth0 pfifo\n").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert_eq!(read(&path).unwrap_err().raw_os_error(), Some(nix::libc::ELOOP));
+        fs::remove_file(&path).unwrap();
+        if geteuid().is_root() {
+            fs::rename(&other, &path).unwrap();
+            std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+            let refused = Record::take_over(&path).unwrap_err().to_string();
+            assert!(refused.contains("it is a file of user 12345"), "{refused}");
+            // The folder is that user's, as when the daemon ran as that user before.
+            std::os::unix::fs::chown(folder.path(), Some(12345), None).unwrap();
+            assert_eq!(read(&path).unwrap().unwrap().1.len(), 1);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use anyhow::{Context, Result};
 use nix::sys::signal::SigSet;
 
+use crate::capabilities::{OF_RESTORER, keep_only};
 use crate::host_settings::record::{Record, restore_of};
 
 /// The first argument of the process. It is not for users, so the help does not mention it.
@@ -54,6 +55,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 }
 
 fn wait_and_restore(file: &Path, owner: &str) -> ExitCode {
+    let _ = keep_only(&OF_RESTORER.into_iter().collect());
     let _ = nix::unistd::setsid();
     let _ = SigSet::all().thread_block();
     let mut byte = [0];

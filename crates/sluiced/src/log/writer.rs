@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use caps::CapsHashSet;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use tracing::warn;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::rate_limit::{Limits, TARGET};
+use crate::capabilities::keep_only;
 
 /// Capacity of the queue, in lines.
 const MAX_LINES: usize = 4096;
@@ -124,6 +126,8 @@ struct Work<W> {
 
 impl<W: Write> Work<W> {
     fn run(mut self) {
+        // Started before the daemon gives up its own, it needs none.
+        let _ = keep_only(&CapsHashSet::new());
         loop {
             match self.queued.recv_timeout(PACE) {
                 Ok(Message::Line(line)) => self.write(&line),

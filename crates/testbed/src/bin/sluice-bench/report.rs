@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use testbed::Spread;
 
 use crate::forwarders::Forwarder;
 
@@ -33,27 +34,6 @@ pub struct BenchReport {
     seconds: u32,
     pub rates: Vec<RateRun>,
     pub latencies: Vec<LatencyRun>,
-}
-
-/// Median, least and greatest of some numbers.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Spread {
-    median: f64,
-    least: f64,
-    greatest: f64,
-}
-
-impl Spread {
-    /// Returns nothing without numbers.
-    fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = numbers.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let (least, greatest) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median =
-            if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Some(Self { median, least, greatest })
-    }
 }
 
 impl BenchReport {
@@ -227,11 +207,5 @@ mod tests {
     fn a_forwarder_that_was_not_measured_has_no_row() {
         assert!(!report().markdown().contains("DPDK"));
         assert!(!report().picture().contains("DPDK"));
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
-        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Some(Spread { median: 2.5, least: 1.0, greatest: 4.0 }));
-        assert_eq!(Spread::of([]), None);
     }
 }

@@ -10,7 +10,9 @@ use anyhow::{Context, Result};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
-use testbed::{Daemon, eventually};
+
+use crate::daemon::Daemon;
+use crate::wait::eventually;
 
 /// Returns the thread of a daemon's loop, which sets its name when it first runs.
 pub fn loop_thread(daemon: &mut Daemon) -> Result<Pid> {
@@ -42,6 +44,7 @@ pub fn stop_thread(thread: Pid, duration: Duration) -> Result<()> {
 }
 
 /// Stops a thread repeatedly, until drop or the end of its time.
+#[derive(Debug)]
 pub struct PeriodicStops {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<u32>>>,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use xdp::{Scheduling, set_affinity, set_scheduling};
 
 /// Threads that periodically occupy a core, within limits.
+#[derive(Debug)]
 pub struct CpuLoad {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
