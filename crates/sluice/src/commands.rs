@@ -97,6 +97,9 @@ carries no frames until `up`; frames to hosts behind it are dropped or flooded a
 down. Its interface stays up, with its carrier. It lasts until the daemon ends, or a reload changes \
 `admin` of the port; `sluice set port.NAME.admin=down` also writes it into the file.
 
+Up: done once the port carries frames. If it does not, as its interface is missing, has no carrier or \
+cannot be opened, the reason is printed and the exit code is 1. It is opened when it can be.
+
 Hold: nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
 queues fill, buffers with them, and peers that send to it are paused in turn. That is how tests fill \
 a buffer to the cell. `sluice show queues` shows which ports are held. A daemon that stops releases \

@@ -209,6 +209,44 @@ fn a_port_is_taken_down_and_up_while_others_lose_nothing() -> Result<()> {
     Ok(())
 }
 
+/// A port that is let up and cannot be opened is an error with the reason, each time: its interface
+/// is another daemon's, then it is gone. Once there is one, it is done.
+#[test]
+fn port_up_fails_with_the_reason_until_the_port_is_open() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let a = bed.sluice_host(&switch, "a")?;
+    bed.sluice_host(&switch, "b")?;
+    let daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("a", "1G") + &port_config("b", "1G")))?;
+    let up = |daemon: &Daemon| refused(daemon, &["port", "up", "a"]);
+    sluice(&daemon, &["port", "down", "a"])?;
+    let other = bed.daemon(&switch, &(switch_config("off") + &port_config("a", "1G")))?;
+    for _ in 0..2 {
+        let refusal = up(&daemon);
+        let expected = "sluice: port a is admin up, and carries no frames yet: it cannot be opened, which is tried \
+                        again each second: interface a already has XDP program ";
+        ensure!(refusal.starts_with(expected) && refusal.lines().count() == 1, "{refusal}");
+    }
+    ensure!(!port(&daemon.snapshot()?, "a")?.admin_down, "the command holds");
+    other.stop()?;
+    ensure!(sluice(&daemon, &["port", "up", "a"])? == "Port a is admin up.\n", "it is tried at once");
+    ensure!(port(&daemon.snapshot()?, "a")?.up);
+
+    sluice(&daemon, &["port", "down", "a"])?;
+    switch.ip("link del dev a")?;
+    let refusal = up(&daemon);
+    ensure!(refusal.ends_with("no frames yet: it is opened once there is an interface a\n"), "{refusal}");
+    bed.reconnect(&a, &switch)?;
+    sluice(&daemon, &["port", "up", "a"])?;
+    ensure!(port(&daemon.snapshot()?, "a")?.up);
+    sluice(&daemon, &["port", "down", "a"])?;
+    switch.ip("link set dev a down")?;
+    let refusal = up(&daemon);
+    ensure!(refusal.ends_with("a is down: `ip link set dev a up` brings it up\n"), "{refusal}");
+    daemon.stop()?;
+    Ok(())
+}
+
 /// Errors, and settings that need a restart: nothing is applied, not even the valid settings, and
 /// the error gives the reason.
 #[test]

@@ -5,13 +5,16 @@
 //! applies all settings at once. Then ports join and leave, and the command is complete when all
 //! have. Source: docs/behavior.md, "Ports that are added and removed", "MTUs".
 
+use std::time::Instant;
+
 use anyhow::{Context, Result};
+use control::{CommandError, CommandResult, ErrorKind};
 use dataplane::LoopCommand;
 use switch::{EventKind, EventRecord, PortSettings};
 use telemetry::Settings;
 use tracing::{error, info};
 
-use super::{ActiveCommand, CommandStage, ControlLoop, answer_command, unusable};
+use super::{ActiveCommand, CommandStage, ControlLoop, PendingCommand, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::{DeviceKind, look_up};
 
@@ -143,12 +146,27 @@ impl ControlLoop {
                 let name = order.live.as_ref().and_then(|live| live.slots().name(slot)).unwrap_or_default();
                 return answer_command(order.pending, Err(unusable(&format!("port.{name}: {why}"))));
             }
-            (CommandStage::WaitingForPorts(slots), _) if self.ports.are_settled(&slots) => {
-                return answer_command(order.pending, Ok(order.changes));
+            (CommandStage::WaitingForPorts(slots, until), _)
+                if self.ports.are_settled(&slots) || Instant::now() >= until =>
+            {
+                let outcome = self.outcome(order.pending.as_ref(), order.changes);
+                return answer_command(order.pending, outcome);
             }
             (stage, _) => order.stage = stage,
         }
         self.active = Some(order);
+    }
+
+    /// Returns the outcome of a command whose ports are settled. A port that was to come up and has
+    /// not is an error, though it stays admin up.
+    fn outcome(&self, pending: Option<&PendingCommand>, changes: Vec<String>) -> CommandResult {
+        let raised = pending.and_then(|pending| pending.command.raised_port());
+        let slot = raised.and_then(|port| self.running.slots().of_name(port));
+        let (Some(port), Some(why)) = (raised, slot.and_then(|slot| self.ports.why_closed(slot))) else {
+            return Ok(changes);
+        };
+        let message = format!("port {port} is admin up, and carries no frames yet: {why}");
+        Err(CommandError { reason: ErrorKind::Precondition, message })
     }
 
     /// Makes `running` the running configuration. Returns the slots of the ports that were added or

@@ -249,6 +249,16 @@ impl PortFsm {
         self.is_removed || !matches!(self.state, Open | Waiting | Closed)
     }
 
+    /// True if the port is closed, and will be opened as soon as [`RETRY`] or [`PACE`] allow it.
+    pub fn is_due(&self) -> bool {
+        self.state == Closed && self.admin_up && self.link == LinkState::Carrier
+    }
+
+    /// State of the interface.
+    pub fn link(&self) -> LinkState {
+        self.link
+    }
+
     /// Prevents the port from being opened again, since the daemon ends.
     pub fn end(&mut self) {
         self.link = LinkState::Gone;

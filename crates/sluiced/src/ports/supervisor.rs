@@ -204,10 +204,41 @@ impl PortSupervisor {
     pub fn set_admin(&mut self, slot: usize, up: bool) -> bool {
         let Some(Some(port)) = self.ports.get(slot) else { return false };
         let changes = port.fsm.is_admin_up() != up;
-        if changes {
-            self.handle(slot, PortEvent::Admin(up));
+        if changes && up {
+            self.bring_up(slot);
+        } else if changes {
+            self.handle(slot, PortEvent::Admin(false));
         }
         changes
+    }
+
+    /// Lets the port in this slot come up for an operator. It is tried at once, whatever failed
+    /// before.
+    pub fn bring_up(&mut self, slot: usize) {
+        if let Some(Some(port)) = self.ports.get_mut(slot) {
+            port.failure = None;
+        }
+        self.handle(slot, PortEvent::Admin(true));
+    }
+
+    /// Why the port in this slot carries no frames; `None` if it does.
+    pub fn why_closed(&self, slot: usize) -> Option<String> {
+        let port = self.ports.get(slot)?.as_ref().filter(|port| !port.fsm.is_open())?;
+        let name = &port.details.interface;
+        if let Some(why) = &port.failure {
+            return Some(format!("it cannot be opened, which is tried again each second: {why}"));
+        }
+        Some(match port.fsm.link() {
+            LinkState::Gone if name.starts_with('/') => {
+                format!("it is opened once a guest's driver has started on {name}")
+            }
+            LinkState::Gone => format!("it is opened once there is an interface {name}"),
+            LinkState::Down => {
+                format!("its interface {name} is down: `ip link set dev {name} up` brings it up")
+            }
+            LinkState::NoCarrier => format!("it is opened once its interface {name} has a carrier"),
+            LinkState::Carrier => "it is still being opened".to_owned(),
+        })
     }
 
     /// True if an interface has changed since the last call.
@@ -226,11 +257,11 @@ impl PortSupervisor {
         self.ports.iter().flatten().any(|port| port.fsm.is_busy())
     }
 
-    /// True if these slots are as the last reload requires: with ports that are open or wait for
-    /// their interfaces, or vacant.
+    /// True if these slots are as the last command requires: vacant, or with ports that are open,
+    /// are down, wait for their interfaces, or could not be opened.
     pub fn are_settled(&self, slots: &[usize]) -> bool {
         let mut ports = slots.iter().filter_map(|&slot| self.ports.get(slot)?.as_ref());
-        ports.all(|port| !port.fsm.is_busy())
+        ports.all(|port| !port.fsm.is_busy() && (port.failure.is_some() || !port.fsm.is_due()))
     }
 
     /// True if a port of an earlier reload still leaves its slot.
