@@ -187,9 +187,18 @@ pub fn reload(arguments: &Reload) -> Result<()> {
     if arguments.json {
         output::print(&output::json(&json!({ "changes": changes }), true)?)
     } else if changes.is_empty() {
-        output::print("Nothing changed: the file matches the running configuration.")
+        let running = arguments.daemon.talk(async |client| Ok(client.configuration().await?))?;
+        output::print(&unchanged("Nothing changed", &running.overrides))
     } else {
         output::print(&changes.join("\n"))
+    }
+}
+
+/// Returns the answer of a reload that finds nothing new, with what is in force beyond the file.
+fn unchanged(what: &str, overrides: &[String]) -> String {
+    match overrides {
+        [] => format!("{what}: the file matches the running configuration."),
+        lines => format!("{what}: the file is as it was. In force beside it:\n{}", lines.join("\n")),
     }
 }
 
@@ -199,7 +208,8 @@ pub fn reload(arguments: &Reload) -> Result<()> {
 /// The file would be refused.
 fn preview(arguments: &Reload) -> Result<()> {
     let configuration = arguments.daemon.talk(async |client| Ok(client.configuration().await?))?;
-    let v1::Configuration { file, differences: changes, needs_restart, invalid, .. } = configuration;
+    let v1::Configuration { file, differences: changes, needs_restart, invalid, overrides, .. } =
+        configuration;
     let accepted = invalid.is_none() && needs_restart.is_empty();
     if arguments.json {
         let object = json!({
@@ -207,7 +217,7 @@ fn preview(arguments: &Reload) -> Result<()> {
         });
         output::print(&output::json(&object, true)?)?;
     } else if accepted && changes.is_empty() {
-        output::print("Nothing would change: the file matches the running configuration.")?;
+        output::print(&unchanged("Nothing would change", &overrides))?;
     } else if invalid.is_none() && !changes.is_empty() {
         let would = if accepted { "Would change" } else { "Would change, without what needs a restart" };
         output::print(&format!("{would}:\n{}", changes.join("\n")))?;

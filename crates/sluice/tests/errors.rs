@@ -195,6 +195,8 @@ fn wrong_input() {
         ("show fdb --priority 3", "sluice: --priority is for views of priorities"),
         ("show maps -nz", "sluice: --nonzero is for counters"),
         ("show config --rates", "sluice: --rates is for counters"),
+        ("schema events history", "sluice: `history` is for `schema pfc`: `schema events` has none"),
+        ("schema ports history", "sluice: `history` is for `show pfc`: `show ports` has none"),
         ("lab exec sw", "error: the following required arguments were not provided"),
         ("lab up --duration x y.toml", "error: invalid value 'x' for '--duration <TIME>'"),
         ("lab down --all x", "error: the argument '--all' cannot be used with"),

@@ -195,6 +195,16 @@ fn a_port_is_taken_down_and_up_while_others_lose_nothing() -> Result<()> {
         sluice(&daemon, &["port", "down", "other"])?;
         sluice(&daemon, &["set", "port.other.admin=up"])?;
         ensure!(other()? == (true, false), "a change of the file wins over a command before it");
+        sluice(&daemon, &["port", "down", "other"])?;
+        for arguments in [&["reload"][..], &["reload", "--dry-run"]] {
+            let answer = sluice(&daemon, arguments)?;
+            ensure!(answer.contains("the file is as it was. In force beside it:\nport.other"), "{answer}");
+        }
+        let answer = sluice(&daemon, &["set", "port.other.admin=up", "--dry-run"])?;
+        ensure!(answer.contains("Nothing changed (--dry-run)") && other()? == (false, true), "{answer}");
+        let answer = sluice(&daemon, &["set", "port.other.admin=up"])?;
+        ensure!(answer.ends_with("port.other: admin up, no longer down by command\n"), "{answer}");
+        ensure!(other()? == (true, false), "and so does one that the file has already");
         ensure!(!sluice(&daemon, &["show", "config"])?.contains("by command"));
         Ok(())
     })?;

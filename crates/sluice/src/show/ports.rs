@@ -231,6 +231,7 @@ mod tests {
                 .into(),
             kernel_lost_frames: 0,
             kernel_dropped_frames: 3,
+            no_drop_lost_frames: 7,
         });
         let table = table(&now, None);
         let rows: Vec<_> = table.lines().filter(|line| line.contains("removed")).collect();

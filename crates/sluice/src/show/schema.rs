@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::daemon::{DaemonView, dcbx, maps, neighbors, profiles, version, watchdog};
 use super::json::Document;
 use super::view::{Detail, View};
-use super::{Shown, check_detail};
+use super::{Shown, check_detail, view_of};
+use crate::exit::misuse;
 use crate::output;
 use crate::settings;
 
@@ -38,7 +39,13 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let schema = match arguments.view.as_deref() {
         None => settings::schema(),
-        Some(EVENTS) => of::<Event>(),
+        Some(EVENTS) => match arguments.detail {
+            None => of::<Event>(),
+            Some(detail) => {
+                let (more, of) = (detail.name(), view_of(detail).name());
+                return misuse(format!("`{more}` is for `schema {of}`: `schema {EVENTS}` has none"));
+            }
+        },
         Some(name) => {
             let shown = Shown::from_str(name, false).map_err(anyhow::Error::msg)?;
             if let Some(detail) = arguments.detail {

@@ -177,6 +177,7 @@ fn removed_ports_keep_their_counts() {
         drops: [("tail_drop".to_owned(), count(2))].into(),
         kernel_lost_frames: 3,
         kernel_dropped_frames: 4,
+        no_drop_lost_frames: 6,
     });
     let text = openmetrics(snapshot);
     for series in [
@@ -186,6 +187,7 @@ fn removed_ports_keep_their_counts() {
         "sluice_removed_ports_dropped_frames_total{reason=\"tail_drop\"} 2",
         "sluice_removed_ports_kernel_lost_frames_total 3",
         "sluice_removed_ports_kernel_dropped_frames_total 4",
+        "sluice_removed_ports_no_drop_lost_frames_total 6",
     ] {
         assert!(text.contains(series), "{series}\n{text}");
     }
