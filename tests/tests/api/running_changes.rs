@@ -257,6 +257,42 @@ fn port_up_fails_with_the_reason_until_the_port_is_open() -> Result<()> {
     Ok(())
 }
 
+/// A reload adds a port admin down, whose interface is not there yet: an event says that it is
+/// down, and it is opened by command once its interface is there. So is it after a removal.
+#[test]
+fn a_port_may_be_added_admin_down_without_its_interface() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.sluice_host(&switch, "a")?;
+    let config = switch_config("on") + &port_config("a", "1G") + "\n[dataplane]\nspare_ports = 1\n";
+    let daemon = bed.daemon(&switch, &config)?;
+    let without = std::fs::read_to_string(daemon.config())?;
+    let with = without.clone() + "\n[port.late]\ninterface = \"late\"\nadmin = \"down\"\n";
+    let admin_down_events =
+        || Ok::<_, anyhow::Error>(sluice(&daemon, &["events", "--json"])?.matches("\"port_admin_down\"").count());
+    for round in 0..2 {
+        let events = admin_down_events()?;
+        std::fs::write(daemon.config(), &with)?;
+        ensure!(sluice(&daemon, &["reload"])? == "port.late: added\n");
+        let late = |now: &Snapshot| Ok::<_, anyhow::Error>((port(now, "late")?.up, port(now, "late")?.admin_down));
+        ensure!(late(&daemon.snapshot()?)? == (false, true));
+        ensure!(admin_down_events()? == events + 1, "one for the port that is added");
+        if round == 0 {
+            let refusal = refused(&daemon, &["port", "up", "late"]);
+            ensure!(refusal.contains("once there is an interface late"), "{refusal}");
+            sluice(&daemon, &["port", "down", "late"])?;
+            bed.sluice_host(&switch, "late")?;
+        }
+        ensure!(late(&daemon.snapshot()?)? == (false, true), "no interface brings it up");
+        sluice(&daemon, &["port", "up", "late"])?;
+        ensure!(late(&daemon.snapshot()?)? == (true, false));
+        std::fs::write(daemon.config(), &without)?;
+        ensure!(sluice(&daemon, &["reload"])? == "port.late: removed\n");
+    }
+    daemon.stop()?;
+    Ok(())
+}
+
 /// Errors, and settings that need a restart: nothing is applied, not even the valid settings, and
 /// the error gives the reason.
 #[test]

@@ -7,7 +7,7 @@
 //! program, and the poll loop reclaims its frames. Once an interface of its name has a carrier, the
 //! port is opened: first its sockets, then the poll loop posts frames, then the XDP program lets
 //! frames in. If that fails, it is retried after [`RETRY`]. A port that a reload adds is opened
-//! before the poll loop has it, so that the reload can be rejected.
+//! before the poll loop has it, so that the reload can be rejected, unless it is admin down.
 //!
 //! A port that an operator takes down (admin down) goes down in the same way, after its peer has
 //! been sent XON, and is not opened before the operator lets it come up.
@@ -135,7 +135,7 @@ pub struct FsmStep {
 enum PortState {
     /// The port worker opens the port that a reload is about to add.
     Preparing,
-    /// It is open, and the poll loop does not have it yet.
+    /// It is open, or admin down, and the poll loop does not have it yet.
     Prepared,
     /// It has no sockets.
     Closed,
@@ -205,8 +205,13 @@ impl PortFsm {
     }
 
     /// Creates a port that a reload is about to add, and that is being opened.
-    pub fn preparing(link: LinkState, is_nic: bool, admin_up: bool, now: Instant) -> Self {
-        Self { admin_up, ..Self::new(Preparing, link, is_nic, now) }
+    pub fn preparing(link: LinkState, is_nic: bool, now: Instant) -> Self {
+        Self::new(Preparing, link, is_nic, now)
+    }
+
+    /// Creates a port that a reload is about to add admin down: it is not opened before.
+    pub fn prepared_down(link: LinkState, is_nic: bool, now: Instant) -> Self {
+        Self { admin_up: false, had_carrier: false, ..Self::new(Prepared, link, is_nic, now) }
     }
 
     /// Sets the kind of the present interface.
@@ -273,6 +278,7 @@ impl PortFsm {
                 self.admin_up = up;
                 Some(if up { PortNotice::AdminUp } else { PortNotice::AdminDown })
             }
+            PortEvent::Added if !self.admin_up => Some(PortNotice::AdminDown),
             _ => None,
         };
         self.is_removed |= event == PortEvent::Removed;
@@ -541,10 +547,13 @@ mod tests {
         ];
         walk_open(false, &[&[(1, Admin(false), shut)][..], &closing, &again].concat());
         let start = Instant::now();
-        // Of a port that a reload adds.
-        let preparing = PortFsm::preparing(LinkState::Carrier, false, false, start);
-        let added = [(1, Opened, None), (2, Added, Some(Close))];
-        walk(preparing, start, &added);
+        // Of a port that a reload adds, or would have added.
+        let added = || PortFsm::prepared_down(LinkState::Gone, false, start);
+        assert_eq!(added().handle(Added, start).notice, Some(PortNotice::AdminDown));
+        let closed = (2, PortEvent::Closed, Some(Reclaim));
+        let opened = [(3, CARRIER, None), (4, Time, None), (5, Admin(true), Some(PortAction::Open))];
+        walk(added(), start, &[&[(1, Added, Some(Close)), closed][..], &opened].concat());
+        walk(added(), start, &[(1, Removed, Some(Close)), closed, (3, Time, Some(Vacate))]);
         let mut port = PortFsm::open(LinkState::Carrier, false, start);
         assert_eq!(port.handle(Admin(false), start).notice, Some(PortNotice::AdminDown));
         assert_eq!(port.handle(Admin(false), start).notice, None);
@@ -661,7 +670,7 @@ mod tests {
         walk(port_in(Opening, false, start), start, &[&opening[..], &closing].concat());
         // A reload that was rejected.
         for events in [&[(1, Removed, Some(Close))][..], &[(1, Opened, None), (2, Removed, Some(Close))]] {
-            let port = PortFsm::preparing(LinkState::Carrier, false, true, start);
+            let port = PortFsm::preparing(LinkState::Carrier, false, start);
             walk(port, start, &[events, &closing].concat());
         }
     }

@@ -269,21 +269,25 @@ impl PortSupervisor {
         self.ports.iter().flatten().any(|port| port.fsm.is_leaving())
     }
 
-    /// Opens a port on this interface in a vacant slot, for `queues` RX queues. The poll loop takes
-    /// it if all ports of the same reload can be opened, unless the file takes it down.
+    /// Opens a port in a vacant slot, for `queues` RX queues. The poll loop takes it if all ports
+    /// of the same reload can be opened. One that the file takes down is not opened, and its
+    /// interface may be missing.
     pub fn prepare(
         &mut self,
         slot: usize,
-        interface: Interface,
-        (queues, min_posted): (u32, u32),
+        interface: Option<Interface>,
+        (assignment, queues): (Assignment, u32),
         admin_up: bool,
     ) {
-        let name = interface.name.clone();
-        self.worker.assign(slot, Assignment { interface: name.clone(), min_posted });
-        self.worker.prepare(slot, queues);
-        let interface = Some(interface);
+        let name = assignment.interface.clone();
+        self.worker.assign(slot, assignment);
         let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.state);
-        let fsm = PortFsm::preparing(link, is_nic(&interface), admin_up, Instant::now());
+        let fsm = if admin_up {
+            self.worker.prepare(slot, queues);
+            PortFsm::preparing(link, is_nic(&interface), Instant::now())
+        } else {
+            PortFsm::prepared_down(link, is_nic(&interface), Instant::now())
+        };
         self.ports.resize_with(self.ports.len().max(slot + 1), || None);
         self.ports[slot] = Some(Port::new(fsm, interface, default_details(name), queues));
     }
@@ -295,13 +299,13 @@ impl PortSupervisor {
         self.open_error.take().map(Err).or(is_known.then_some(Ok(())))
     }
 
-    /// The slots of the prepared ports, and their interfaces.
-    pub fn pending(&self) -> impl Iterator<Item = (usize, &Interface)> {
+    /// The slots of the prepared ports, the names of their interfaces, and the interfaces that are
+    /// there.
+    pub fn pending(&self) -> impl Iterator<Item = (usize, &str, Option<&Interface>)> {
         let ports = self.ports.iter().enumerate();
         let ports = ports.filter_map(|(slot, port)| Some((slot, port.as_ref()?)));
-        ports.filter_map(|(slot, port)| {
-            Some((slot, port.interface.as_ref().filter(|_| port.fsm.is_pending())?))
-        })
+        let pending = ports.filter(|(_, port)| port.fsm.is_pending());
+        pending.map(|(slot, port)| (slot, port.details.interface.as_str(), port.interface.as_ref()))
     }
 
     /// Closes the prepared ports.
@@ -319,7 +323,7 @@ impl PortSupervisor {
     }
 
     fn of_pending(&mut self, event: PortEvent) {
-        let slots: Vec<usize> = self.pending().map(|(slot, _)| slot).collect();
+        let slots: Vec<usize> = self.pending().map(|(slot, ..)| slot).collect();
         slots.into_iter().for_each(|slot| self.handle(slot, event));
     }
 
