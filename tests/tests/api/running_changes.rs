@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, conservation, port};
+use testbed::{Daemon, Endpoint, Host, Namespace, Snapshot, Testbed, conservation, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, TrafficRun, flow, frames, group_config, pause, port_config, run, slow_port_config,
     sluice, switch_config,
@@ -219,15 +219,50 @@ fn a_port_is_taken_down_and_up_while_others_lose_nothing() -> Result<()> {
     Ok(())
 }
 
+/// The port of a paused sender is taken down: the sender gets its XON, and does not wait until its
+/// pause ends.
+#[test]
+fn a_port_that_is_taken_down_releases_its_peer() -> Result<()> {
+    let Pair { bed, switch, sender, receiver } = Pair::new()?;
+    let daemon = bed.daemon(&switch, &Pair::config())?;
+    sluice(&daemon, &["port", "hold", "receiver"])?;
+    let receiving = bed.host(&receiver, &[], &["--speed", "100M", "--no-drop", "3"])?;
+    let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", "60s"];
+    let mut sending = bed.host(&sender, &[flow(&receiver.mac(), 3, "200M")], &arguments)?;
+    daemon.until_announced(2)?;
+    sending.start_sending()?;
+    daemon.until("the sender is paused", |now| {
+        let sender = port(now, "sender").ok()?;
+        (sender.groups[3].xoff && sender.pfc_sent.as_ref()?.xoff_frames[3] > 0).then_some(())
+    })?;
+    let sent =
+        || Ok::<_, anyhow::Error>(port(&daemon.snapshot()?, "sender")?.pfc_sent.clone().unwrap_or_default());
+    let before = sent()?; // it stays paused: the receiver's port is held
+    sluice(&daemon, &["port", "down", "sender"])?;
+    let sent = sent()?;
+    let reports = Host::stop_all(vec![sending, receiving])?;
+    let seen = pause(&reports[0].1, 3);
+    ensure!(
+        sent.xon_frames[3] > before.xon_frames[3]
+            && (seen.xoff, seen.xon) == (sent.xoff_frames[3], sent.xon_frames[3]),
+        "{seen:?}"
+    );
+    let events = sluice(&daemon, &["events", "--json"])?;
+    ensure!(!events.contains("\"peer_not_released\""), "{events}");
+    daemon.stop()?;
+    Ok(())
+}
+
 /// A port that is let up and cannot be opened is an error with the reason, each time: its interface
 /// is another daemon's, then it is gone. Once there is one, it is done.
 #[test]
 fn port_up_fails_with_the_reason_until_the_port_is_open() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let a = bed.sluice_host(&switch, "a")?;
+    let a = bed.linux_host(&switch, "a")?;
     bed.sluice_host(&switch, "b")?;
-    let daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("a", "1G") + &port_config("b", "1G")))?;
+    let daemon =
+        bed.daemon(&switch, &(switch_config("on") + &port_config("a", "1G") + &port_config("b", "1G")))?;
     let up = |daemon: &Daemon| refused(daemon, &["port", "up", "a"]);
     sluice(&daemon, &["port", "down", "a"])?;
     let other = bed.daemon(&switch, &(switch_config("off") + &port_config("a", "1G")))?;
@@ -268,13 +303,15 @@ fn a_port_may_be_added_admin_down_without_its_interface() -> Result<()> {
     let daemon = bed.daemon(&switch, &config)?;
     let without = std::fs::read_to_string(daemon.config())?;
     let with = without.clone() + "\n[port.late]\ninterface = \"late\"\nadmin = \"down\"\n";
-    let admin_down_events =
-        || Ok::<_, anyhow::Error>(sluice(&daemon, &["events", "--json"])?.matches("\"port_admin_down\"").count());
+    let admin_down_events = || {
+        Ok::<_, anyhow::Error>(sluice(&daemon, &["events", "--json"])?.matches("\"port_admin_down\"").count())
+    };
     for round in 0..2 {
         let events = admin_down_events()?;
         std::fs::write(daemon.config(), &with)?;
         ensure!(sluice(&daemon, &["reload"])? == "port.late: added\n");
-        let late = |now: &Snapshot| Ok::<_, anyhow::Error>((port(now, "late")?.up, port(now, "late")?.admin_down));
+        let late =
+            |now: &Snapshot| Ok::<_, anyhow::Error>((port(now, "late")?.up, port(now, "late")?.admin_down));
         ensure!(late(&daemon.snapshot()?)? == (false, true));
         ensure!(admin_down_events()? == events + 1, "one for the port that is added");
         if round == 0 {

@@ -9,8 +9,9 @@
 //! frames in. If that fails, it is retried after [`RETRY`]. A port that a reload adds is opened
 //! before the poll loop has it, so that the reload can be rejected, unless it is admin down.
 //!
-//! A port that an operator takes down (admin down) goes down in the same way, after its peer has
-//! been sent XON, and is not opened before the operator lets it come up.
+//! A port that an operator takes down (admin down) goes down in the same way, and is not opened
+//! before the operator lets it come up. Where the link stays up, as then and with other RX queues,
+//! the peer is sent XON first.
 //!
 //! An interface that has had no carrier so far keeps its port open: its peer starts later. A NIC
 //! resets when a program is attached to it, and many NICs lose their carrier for seconds then.
@@ -89,7 +90,7 @@ pub enum PortEvent {
 pub enum PortAction {
     /// The poll loop takes the port down.
     TakeDown,
-    /// The same, for an operator.
+    /// The same where its link stays up: its peer is sent XON first.
     ShutDown,
     /// The port worker closes the sockets that the poll loop has detached, or never took.
     Close,
@@ -312,7 +313,7 @@ impl PortFsm {
             }
             (Attaching, Failed) => self.retry_later(Detaching, Some(PortAction::TakeDown), now),
             (Open | Waiting, Link(_)) | (Waiting, Time) => self.stay_open(now),
-            (Open | Waiting, QueuesChanged) => self.enter(Detaching, Some(PortAction::TakeDown)),
+            (Open | Waiting, QueuesChanged) => self.enter(Detaching, Some(PortAction::ShutDown)),
             (Joining | Attaching | Open | Waiting | Detaching | Opening, Detached) => {
                 self.enter(Closing, Some(PortAction::Close))
             }
