@@ -93,8 +93,9 @@ struct DaemonArgs {
 #[derive(Args)]
 #[command(after_long_help = "\
 Down: frames that wait for the port are dropped and counted (port_down), its peer is sent XON, and it \
-carries no frames until `up`; frames to hosts behind it are dropped or flooded as when its link is \
-down. Its interface stays up, with its carrier. It lasts until the daemon ends, or a reload changes \
+carries no frames until `up`. Hosts on other ports lose what they send to hosts behind it: no-drop \
+frames are dropped (destination_down, or port_down to a static address), with an event; lossy ones are \
+flooded, as when its link is down. Nothing else is lost. Its interface stays up, with its carrier. It lasts until the daemon ends, or a reload changes \
 `admin` of the port; `sluice set port.NAME.admin=down` also writes it into the file.
 
 Up: done once the port carries frames. If it does not, as its interface is missing, has no carrier or \
