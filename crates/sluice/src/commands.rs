@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use control::{Command, v1};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::baseline::Baseline;
 use crate::exit::misuse;
@@ -41,6 +42,26 @@ JSON: changes[], a line for each thing that changed. With --dry-run: changes[], 
 invalid (null: nothing is wrong), accepted.",
         config::reference::needs_restart().join(", ")
     )
+}
+
+/// What a reload changed.
+#[derive(Serialize, JsonSchema)]
+pub struct Reloaded {
+    /// A line for each thing that changed.
+    pub changes: Vec<String>,
+}
+
+/// What a reload would change.
+#[derive(Serialize, JsonSchema)]
+pub struct ReloadPreview {
+    /// A line for each thing that would change.
+    pub changes: Vec<String>,
+    /// A line for each change that needs a restart of sluiced.
+    pub needs_restart: Vec<String>,
+    /// What is wrong with the file; null if nothing is.
+    pub invalid: Option<String>,
+    /// True if the reload would be accepted.
+    pub accepted: bool,
 }
 
 /// Turn PFC off on all ports or on again, end storms manually, lift the limit of storms.
@@ -186,7 +207,7 @@ pub fn reload(arguments: &Reload) -> Result<()> {
     }
     let changes = arguments.daemon.order(Command::Reload)?;
     if arguments.json {
-        output::print(&output::json(&json!({ "changes": changes }), true)?)
+        output::print(&output::json(&Reloaded { changes }, true)?)
     } else if changes.is_empty() {
         let running = arguments.daemon.talk(async |client| Ok(client.configuration().await?))?;
         output::print(&unchanged("Nothing changed", &running.overrides))
@@ -213,10 +234,13 @@ fn preview(arguments: &Reload) -> Result<()> {
         configuration;
     let accepted = invalid.is_none() && needs_restart.is_empty();
     if arguments.json {
-        let object = json!({
-            "changes": changes, "needs_restart": needs_restart, "invalid": invalid, "accepted": accepted
-        });
-        output::print(&output::json(&object, true)?)?;
+        let preview = ReloadPreview {
+            changes,
+            needs_restart: needs_restart.clone(),
+            invalid: invalid.clone(),
+            accepted,
+        };
+        output::print(&output::json(&preview, true)?)?;
     } else if accepted && changes.is_empty() {
         output::print(&unchanged("Nothing would change", &overrides))?;
     } else if invalid.is_none() && !changes.is_empty() {

@@ -4,7 +4,7 @@
 mod network;
 mod state;
 mod traffic;
-mod verdict;
+pub mod verdict;
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sim::Scenario;
 use testbed::{Namespace, scenario as plan};
@@ -250,12 +251,23 @@ fn down(down: &Down) -> Result<()> {
 }
 
 /// A lab in JSON.
-#[derive(Serialize)]
-struct LabRow {
+#[derive(Serialize, JsonSchema)]
+pub struct LabRow {
     #[serde(flatten)]
     state: State,
     /// `building`, `up`, or `broken` if a switch has ended, or there is none and no host.
     status: &'static str,
+}
+
+/// Returns a lab with a switch and a host.
+#[cfg(test)]
+pub fn sample() -> LabRow {
+    let daemon = Some(state::Process::default());
+    let [name, namespace] = ["sw", "lab-sw"].map(str::to_owned);
+    let switch = state::Switch { name, namespace, socket: "a.sock".into(), log: "a.log".into(), daemon };
+    let [name, namespace, mac, ipv4] = ["h1", "lab-h1", "02:00:00:00:00:01", "10.0.0.1"].map(str::to_owned);
+    let host = state::Host { name, namespace, mac, ipv4 };
+    row(State { name: "first".to_owned(), switches: vec![switch], hosts: vec![host], ..State::default() })
 }
 
 fn row(state: State) -> LabRow {

@@ -2,6 +2,7 @@
 //! of the scenario.
 
 use host::report::HostReport;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sim::Scenario;
 use sim::scenario::{Expectation, LinkEnd, Metric, Scope, Start};
@@ -15,7 +16,7 @@ use control::v1::{Group, Port, RemovedPorts, Snapshot};
 use testbed::scenario::{self as plan, Flow};
 
 /// The result of a run, as `--json` prints it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct LabVerdict {
     /// Name of the lab.
     pub lab: String,
@@ -30,7 +31,7 @@ pub struct LabVerdict {
 }
 
 /// One traffic, all its flows together.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct TrafficResult {
     /// Its name in the scenario.
     pub name: String,
@@ -56,7 +57,7 @@ pub struct TrafficResult {
 }
 
 /// Something that holds of every run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckResult {
     /// True if it does.
     pub holds: bool,
@@ -65,7 +66,7 @@ pub struct CheckResult {
 }
 
 /// An expectation of the scenario.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ExpectationResult {
     /// Line of the file.
     pub line: usize,
@@ -377,6 +378,25 @@ impl LabVerdict {
             text += &format!("  {} line {}: {}, measured {measured}\n", mark(it.holds), it.line, it.expected);
         }
         text
+    }
+}
+
+/// Returns a verdict with one of everything.
+#[cfg(test)]
+pub fn sample() -> LabVerdict {
+    let expectation = ExpectationResult {
+        line: 7,
+        expected: "storage: lost = 0".to_owned(),
+        measured: 0.5,
+        holds: false,
+        metric: Metric::Lost,
+    };
+    LabVerdict {
+        lab: "first".to_owned(),
+        holds: false,
+        traffic: vec![TrafficResult::default()],
+        checks: vec![CheckResult { holds: true, text: "nothing was lost".to_owned() }],
+        expectations: vec![expectation],
     }
 }
 

@@ -12,7 +12,8 @@ use std::path::Path;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
 use control::{ClientError, Command, v1};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use similar::TextDiff;
 use toml_edit::{DocumentMut, InlineTable, Item, Key, Table, TableLike, Value};
 
@@ -47,6 +48,17 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     daemon: Daemon,
+}
+
+/// What changed.
+#[derive(Serialize, JsonSchema)]
+pub struct SetOutcome {
+    /// The configuration file.
+    pub file: String,
+    /// A line for each thing that changed, or would change.
+    pub changes: Vec<String>,
+    /// True if the file was written.
+    pub written: bool,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -163,8 +175,8 @@ fn report(arguments: &Arguments, file: &str, texts: (&str, &str), changes: Vec<S
     let (old, new) = texts;
     let written = !arguments.dry_run && old != new;
     if arguments.json {
-        let object = json!({ "file": file, "changes": changes, "written": written });
-        return output::print(&output::json(&object, true)?);
+        let outcome = SetOutcome { file: file.to_owned(), changes, written };
+        return output::print(&output::json(&outcome, true)?);
     }
     if old == new && changes.is_empty() {
         return output::print(&format!("Nothing changed: {file} has it already."));
