@@ -37,15 +37,15 @@ pub struct BenchReport {
 
 /// Median, least and greatest of some numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Spread {
-    median: f64,
-    least: f64,
-    greatest: f64,
+pub struct Spread {
+    pub median: f64,
+    pub least: f64,
+    pub greatest: f64,
 }
 
 impl Spread {
     /// Returns nothing without numbers.
-    fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = numbers.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let (least, greatest) = (*sorted.first()?, *sorted.last()?);
