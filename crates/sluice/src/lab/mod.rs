@@ -20,14 +20,14 @@ use testbed::{Namespace, scenario as plan};
 
 use crate::exit::{self, misuse};
 use crate::output::{self, Grid};
-use crate::sim::input::{self, RunError};
+use crate::sim::input;
 use network::Lab;
 use state::State;
 use traffic::{Traffic, go_on};
 
 /// Exit code if a check or an expectation does not hold.
 const EXIT_MISSED: u8 = 1;
-/// Exit code if the file is invalid, or no lab can run it.
+/// Exit code if the file is invalid or unreadable, or no lab can run it.
 const EXIT_WRONG: u8 = 2;
 /// Exit code that a shell reports for a process ended by SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -146,9 +146,8 @@ fn up(up: &Up) -> ExitCode {
     let scenario = match input::read(&up.file, &[]) {
         Ok(scenario) => scenario,
         Err(error) => {
-            let code = if matches!(error, RunError::Mistakes(_)) { EXIT_WRONG } else { EXIT_MISSED };
             error.print();
-            return ExitCode::from(code);
+            return ExitCode::from(EXIT_WRONG);
         }
     };
     let scenario = match up.duration {
