@@ -67,6 +67,14 @@ impl Command {
         }
     }
 
+    /// Returns the port that the command lets come up.
+    pub fn raised_port(&self) -> Option<&str> {
+        match self {
+            Command::SetPortAdmin { port, up: true } => Some(port),
+            _ => None,
+        }
+    }
+
     /// Returns how long the daemon may take. One iteration of the loop is enough for most commands;
     /// a reload, and a port that comes up, open interfaces, and a NIC driver is slow at that.
     pub(crate) fn patience(&self) -> Duration {
@@ -78,7 +86,8 @@ impl Command {
 /// Result of a command: the changes that are worth a line, or why the command was refused.
 pub type CommandResult = Result<Vec<String>, CommandError>;
 
-/// Why a command was refused. A refused command changes nothing.
+/// Why a command was refused. A refused command changes nothing, except that a port which was let
+/// up and could not be opened stays admin up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandError {
     /// Kind of the error.

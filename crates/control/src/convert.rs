@@ -147,6 +147,14 @@ impl v1::Port {
     }
 }
 
+impl v1::RemovedPorts {
+    /// Returns the frames that were lost at removed ports, as [`v1::Port::no_drop_lost_frames`] of
+    /// all priorities: nothing tells any more whether these ports protected one.
+    pub fn lost_frames(&self) -> u64 {
+        self.no_drop_lost_frames + self.kernel_dropped_frames
+    }
+}
+
 /// Returns the frames of a count; 0 without one.
 pub fn frames(count: Option<v1::Count>) -> u64 {
     count.map_or(0, |count| count.frames)

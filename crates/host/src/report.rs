@@ -1,9 +1,10 @@
 //! The report of a host on its traffic: one JSON object a line, as printed by `--json`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One line of a host's output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ReportLine {
     /// The host is on its interface and has announced its address. It starts to send by itself, or
@@ -19,7 +20,8 @@ pub enum ReportLine {
 }
 
 /// Totals since the start.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)] // beside the tag of its line
 pub struct HostReport {
     /// The host's interface.
     pub interface: String,
@@ -67,7 +69,7 @@ pub struct HostReport {
 }
 
 /// Outcome of a host's negotiation of PFC (docs/dcbx.md).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DcbxReport {
     /// Version in use: `IEEE`, `CEE` or `CIN`.
     pub version: String,
@@ -90,7 +92,7 @@ pub struct DcbxReport {
 }
 
 /// Counters of one flow at its sender.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowSent {
     /// Number of the flow at its sender.
     pub flow: u32,
@@ -114,7 +116,7 @@ pub struct FlowSent {
 }
 
 /// Counters of one flow at its receiver.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowReceived {
     /// MAC address of the sender.
     pub from: String,
@@ -154,7 +156,7 @@ pub struct FlowReceived {
 }
 
 /// Latency percentiles in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Median.
     pub p50: u64,
@@ -169,7 +171,7 @@ pub struct Latency {
 }
 
 /// Pauses of one priority, as the host honored them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
     /// 802.1p priority.
     pub priority: u8,

@@ -1,5 +1,6 @@
 //! Results of a run: totals, the outcome of the expectations, and time series for plots.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use switch::monitor::counters::{
     GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot, StormSnapshot,
@@ -10,7 +11,7 @@ use switch::{DropReason, Event, Instant, Nanos};
 use crate::scenario::Metric;
 
 /// All results. `flows` and `series` are for tables and plots, and not part of the JSON.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Results {
     /// Title of the scenario.
     pub title: String,
@@ -62,7 +63,7 @@ impl Results {
 }
 
 /// Results of one traffic.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TrafficOutcome {
     /// As in the scenario.
     pub name: String,
@@ -112,7 +113,7 @@ pub struct TrafficOutcome {
 }
 
 /// Latency of frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LatencyOutcome {
     /// Frames that were measured.
     pub frames: u64,
@@ -134,7 +135,7 @@ pub struct LatencyOutcome {
 
 /// Time of a traffic's frames in a switch: from the last bit's arrival to the start of the
 /// transmission.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HopOutcome {
     /// Name of the traffic.
     pub traffic: String,
@@ -205,7 +206,7 @@ pub struct FlowOutcome {
 
 /// Completion times of messages, from when a message is ready to be sent to the arrival of its last
 /// byte.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Completion {
     /// Messages that began after the warm-up and arrived completely.
     pub messages: u64,
@@ -222,7 +223,7 @@ pub struct Completion {
 }
 
 /// Results of one switch.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SwitchOutcome {
     /// As in the scenario.
     pub name: String,
@@ -240,7 +241,7 @@ pub struct SwitchOutcome {
 }
 
 /// Results of one port of a switch.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PortOutcome {
     /// The other end of the link: `h1`, or `leaf1.p3`.
     pub peer: String,
@@ -266,7 +267,7 @@ impl PortOutcome {
 }
 
 /// Effects of PFC on a priority.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct PriorityOutcome {
     /// 802.1p priority.
     pub priority: u8,
@@ -276,7 +277,7 @@ pub struct PriorityOutcome {
 }
 
 /// Results of a priority group.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct GroupOutcome {
     /// 802.1p priority.
     pub priority: u8,
@@ -286,7 +287,7 @@ pub struct GroupOutcome {
 }
 
 /// Results of an egress queue.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct QueueOutcome {
     /// Queue number.
     pub queue: u8,
@@ -296,7 +297,7 @@ pub struct QueueOutcome {
 }
 
 /// Results of one host.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct HostOutcome {
     /// As in the scenario.
     pub name: String,
@@ -315,7 +316,7 @@ pub struct HostOutcome {
 }
 
 /// What an end of a link negotiated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DcbxOutcome {
     /// The end: `h1`, or `leaf1.p3`.
     pub port: String,
@@ -332,7 +333,7 @@ pub struct DcbxOutcome {
 }
 
 /// Results of one link.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LinkOutcome {
     /// Composed of the names of its ends.
     pub name: String,
@@ -343,7 +344,7 @@ pub struct LinkOutcome {
 }
 
 /// Result of one expectation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ExpectationOutcome {
     /// Line in the scenario file.
     pub line: usize,
@@ -352,7 +353,8 @@ pub struct ExpectationOutcome {
     /// The metric; [`Metric::spell`] formats its value with the unit.
     #[serde(skip)]
     pub metric: Metric,
-    /// The measured value.
+    /// The measured value. Null if there is none, as the fairness of a single flow.
+    #[schemars(with = "Option<f64>")]
     pub measured: f64,
     /// True if the expectation holds.
     pub holds: bool,

@@ -10,6 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use config::read::toml_document::too_long;
 use config::{Config, ConfigError, ConfigErrors, DEFAULT_MTU_BYTES, Headroom, spell_time};
+use schemars::JsonSchema;
 use serde::Serialize;
 use switch::{PortSettings, SwitchSettings};
 use xdp::{OffloadWarning, PortConfig};
@@ -362,15 +363,30 @@ fn active(config: &Config) -> SwitchSettings {
 }
 
 /// A mistake, a warning or a note.
-#[derive(Serialize)]
-struct Message<'m> {
+#[derive(Serialize, JsonSchema)]
+pub struct Message<'m> {
+    /// The file, as the command line names it.
     file: &'m str,
+    /// One of error, warning, note.
     severity: &'static str,
+    /// Line in the file, from 1; null if it has no place there.
     line: Option<usize>,
+    /// Column in the line, from 1.
     column: Option<usize>,
+    /// Full name of the setting; empty if it is about the whole file.
     setting: &'m str,
+    /// What is wrong, or known.
     message: String,
+    /// The cure; null if none is known, or needed.
     cure: Option<&'m str>,
+}
+
+/// Returns what is printed of a file with this text.
+#[cfg(test)]
+pub fn sample(text: &str) -> serde_json::Value {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    serde_json::to_value(FileCheck::of(file.path(), None).json()).unwrap()
 }
 
 fn print_json(verdicts: &[FileCheck]) -> Result<()> {

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use control::{Command, v1};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::baseline::Baseline;
 use crate::exit::misuse;
@@ -41,6 +42,26 @@ JSON: changes[], a line for each thing that changed. With --dry-run: changes[], 
 invalid (null: nothing is wrong), accepted.",
         config::reference::needs_restart().join(", ")
     )
+}
+
+/// What a reload changed.
+#[derive(Serialize, JsonSchema)]
+pub struct Reloaded {
+    /// A line for each thing that changed.
+    pub changes: Vec<String>,
+}
+
+/// What a reload would change.
+#[derive(Serialize, JsonSchema)]
+pub struct ReloadPreview {
+    /// A line for each thing that would change.
+    pub changes: Vec<String>,
+    /// A line for each change that needs a restart of sluiced.
+    pub needs_restart: Vec<String>,
+    /// What is wrong with the file; null if nothing is.
+    pub invalid: Option<String>,
+    /// True if the reload would be accepted.
+    pub accepted: bool,
 }
 
 /// Turn PFC off on all ports or on again, end storms manually, lift the limit of storms.
@@ -93,9 +114,13 @@ struct DaemonArgs {
 #[derive(Args)]
 #[command(after_long_help = "\
 Down: frames that wait for the port are dropped and counted (port_down), its peer is sent XON, and it \
-carries no frames until `up`; frames to hosts behind it are dropped or flooded as when its link is \
-down. Its interface stays up, with its carrier. It lasts until the daemon ends, or a reload changes \
+carries no frames until `up`. Hosts on other ports lose what they send to hosts behind it: no-drop \
+frames are dropped (destination_down, or port_down to a static address), with an event; lossy ones are \
+flooded, as when its link is down. Nothing else is lost. Its interface stays up, with its carrier. It lasts until the daemon ends, or a reload changes \
 `admin` of the port; `sluice set port.NAME.admin=down` also writes it into the file.
+
+Up: done once the port carries frames. If it does not, as its interface is missing, has no carrier or \
+cannot be opened, the reason is printed and the exit code is 1. It is opened when it can be.
 
 Hold: nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
 queues fill, buffers with them, and peers that send to it are paused in turn. That is how tests fill \
@@ -182,11 +207,20 @@ pub fn reload(arguments: &Reload) -> Result<()> {
     }
     let changes = arguments.daemon.order(Command::Reload)?;
     if arguments.json {
-        output::print(&output::json(&json!({ "changes": changes }), true)?)
+        output::print(&output::json(&Reloaded { changes }, true)?)
     } else if changes.is_empty() {
-        output::print("Nothing changed: the file matches the running configuration.")
+        let running = arguments.daemon.talk(async |client| Ok(client.configuration().await?))?;
+        output::print(&unchanged("Nothing changed", &running.overrides))
     } else {
         output::print(&changes.join("\n"))
+    }
+}
+
+/// Returns the answer of a reload that finds nothing new, with what is in force beyond the file.
+fn unchanged(what: &str, overrides: &[String]) -> String {
+    match overrides {
+        [] => format!("{what}: the file matches the running configuration."),
+        lines => format!("{what}: the file is as it was. In force beside it:\n{}", lines.join("\n")),
     }
 }
 
@@ -196,15 +230,19 @@ pub fn reload(arguments: &Reload) -> Result<()> {
 /// The file would be refused.
 fn preview(arguments: &Reload) -> Result<()> {
     let configuration = arguments.daemon.talk(async |client| Ok(client.configuration().await?))?;
-    let v1::Configuration { file, differences: changes, needs_restart, invalid, .. } = configuration;
+    let v1::Configuration { file, differences: changes, needs_restart, invalid, overrides, .. } =
+        configuration;
     let accepted = invalid.is_none() && needs_restart.is_empty();
     if arguments.json {
-        let object = json!({
-            "changes": changes, "needs_restart": needs_restart, "invalid": invalid, "accepted": accepted
-        });
-        output::print(&output::json(&object, true)?)?;
+        let preview = ReloadPreview {
+            changes,
+            needs_restart: needs_restart.clone(),
+            invalid: invalid.clone(),
+            accepted,
+        };
+        output::print(&output::json(&preview, true)?)?;
     } else if accepted && changes.is_empty() {
-        output::print("Nothing would change: the file matches the running configuration.")?;
+        output::print(&unchanged("Nothing would change", &overrides))?;
     } else if invalid.is_none() && !changes.is_empty() {
         let would = if accepted { "Would change" } else { "Would change, without what needs a restart" };
         output::print(&format!("{would}:\n{}", changes.join("\n")))?;

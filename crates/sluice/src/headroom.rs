@@ -3,10 +3,11 @@
 //! rule.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 use switch::PortSettings;
@@ -117,6 +118,10 @@ fn cell_bytes(text: &str) -> Result<u32, String> {
 
 /// Prints the headroom.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(file) = &arguments.fix {
+        // Before stalls are measured for seconds.
+        File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    }
     let stall = stall(arguments)?;
     if let (Some(file), Some(stall)) = (&arguments.fix, &stall) {
         return headroom_fix::run(file, stall, arguments.dry_run, arguments.json);

@@ -158,7 +158,7 @@ const EXAMPLES: [(&str, &str); 24] = [
     ("import", "  sluice import sonic config_db.json --output sonic.toml"),
     (
         "schema",
-        "  sluice schema              the configuration file\n  sluice schema pfc          what `sluice show pfc --json` prints",
+        "  sluice schema              the configuration file\n  sluice schema pfc          what `sluice show pfc --json` prints\n  sluice schema sim          what `sluice sim --json` prints",
     ),
     (
         "reload",

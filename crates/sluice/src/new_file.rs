@@ -5,7 +5,7 @@
 //! leaves nothing behind where the filesystem has files without a name (open(2), O_TMPFILE).
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Seek, Write};
+use std::io::{self, ErrorKind, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -50,6 +50,10 @@ impl NewFile {
             .open(folder(path));
         let (mut file, temporary) = match unnamed {
             Ok(file) => (file, None),
+            // No folder, or none to write to: a named file would fail, too, under a name of ours.
+            Err(error) if [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind()) => {
+                return Err(error);
+            }
             Err(_) => {
                 let named =
                     temporary_name().permissions(Permissions::from_mode(MODE)).tempfile_in(folder(path))?;

@@ -150,7 +150,8 @@ async fn store(file: NewFile, pieces: &mut RecordingStream) -> Result<u64> {
 /// Opens the recording in a file, which is read and decompressed as the replay proceeds.
 pub fn open(file: &Path) -> Result<FileReplay> {
     let name = || file.display().to_string();
-    let reader = BufReader::new(File::open(file).with_context(name)?);
+    let reader = File::open(file).with_context(|| format!("cannot read {}", name()))?;
+    let reader = BufReader::new(reader);
     Replay::new(BufReader::new(MultiGzDecoder::new(reader))).with_context(name)
 }
 

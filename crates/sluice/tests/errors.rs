@@ -1,55 +1,18 @@
-//! Every command that talks to a daemon, where there is none, none that may be asked, and with
-//! wrong input: one clear line, and the exit code of the rule (`sluice --help`).
+//! Every command where it cannot do its work: without a daemon, with one that may not be asked or
+//! is of another version, with wrong input. One clear line, and the exit code of the rule (`sluice
+//! --help`). The commands are those of the command line itself: a new one has to have its row.
 
+#[path = "fixtures/commands.rs"]
+mod commands;
+
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-/// Commands that need a daemon.
-const COMMANDS: [&str; 40] = [
-    "show ports",
-    "show drops",
-    "show congestion",
-    "show queues",
-    "show buffers",
-    "show pfc",
-    "show pfc history",
-    "show pfc --style sonic",
-    "show loop",
-    "show counters",
-    "show rates",
-    "show utilization",
-    "show vlan",
-    "show cores",
-    "show telemetry",
-    "show lldp",
-    "show lldp neighbors",
-    "show dcbx",
-    "show fdb",
-    "show config",
-    "show config effective",
-    "show maps",
-    "show profiles",
-    "show watchdog",
-    "show version",
-    "show ports --watch --json",
-    "show config --watch",
-    "show ports --rates",
-    "events",
-    "reload",
-    "pfc on",
-    "pfc off",
-    "pfc recover a",
-    "pfc lift-limit a 3",
-    "port hold a",
-    "clear watermarks",
-    "clear counters",
-    "fdb flush",
-    "fdb flush --port a --vlan 7",
-    "record --last /tmp/none.sluice",
-];
+use commands::COMMANDS;
 
 fn sluice(command: &str) -> Command {
     let mut sluice = Command::new(env!("CARGO_BIN_EXE_sluice"));
@@ -65,12 +28,96 @@ fn check(command: &str, output: &Output, code: i32, expected: &str) {
     assert!(error.starts_with(expected) && error.lines().count() == 1, "{command}: {error}");
 }
 
+/// Returns the names of all commands that have no subcommands, as their manual pages have them.
+fn names() -> BTreeSet<String> {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(sluice(&format!("manuals {}", folder.path().display())).status().unwrap().success());
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    let pages: Vec<String> = files.map(|name| name.to_str().unwrap().replace(".1", "")).collect();
+    let has_more = |page: &str| pages.iter().any(|other| other.starts_with(&format!("{page}-")));
+    pages
+        .iter()
+        .filter(|page| !has_more(page))
+        .filter_map(|page| Some(page.strip_prefix("sluice-")?.to_owned()))
+        .collect()
+}
+
+#[test]
+fn every_command_has_its_row() {
+    // `sweep` does its work with and without a subcommand; `manuals` is hidden.
+    let rows = COMMANDS
+        .iter()
+        .map(|row| row.name.to_owned())
+        .filter(|name| !["sweep", "manuals"].contains(&name.as_str()))
+        .collect();
+    assert_eq!(names(), rows);
+    for row in COMMANDS {
+        let all = row.daemon.iter().copied().chain(row.changes.iter().map(|(command, _)| *command));
+        let wrong = row.wrong.iter().map(|(command, ..)| *command);
+        for command in all.chain(wrong) {
+            let is_its = command.replace(' ', "-").starts_with(row.name);
+            assert!(is_its, "{command} is in the row of {}", row.name);
+        }
+        assert!(!row.wrong.is_empty(), "{}: no wrong input", row.name);
+    }
+}
+
+/// All commands that talk to a daemon.
+fn of_daemon() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().flat_map(|row| row.daemon.iter().copied().chain(row.changes.iter().map(|(of, _)| *of)))
+}
+
 #[test]
 fn no_daemon() {
-    for command in COMMANDS {
+    for command in of_daemon() {
         let output = sluice(command).output().unwrap();
         check(command, &output, 3, "sluice: no daemon listens on /nowhere/sluice.sock: ");
     }
+}
+
+/// A daemon of another version, which refuses every call, or does not know it.
+#[test]
+fn a_daemon_of_another_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let refuses = || {
+        let why = "the client speaks version 1 of the control API, sluiced 2.0.0 speaks version 2: use the sluice \
+                   that came with it";
+        tonic::Status::failed_precondition(why)
+    };
+    let does_not_know = || tonic::Status::unimplemented("");
+    for (name, answer, expected) in [
+        ("a", refuses as fn() -> tonic::Status, "sluice: the client speaks version 1 of the control API, "),
+        ("b", does_not_know, "sluice: the daemon on "),
+    ] {
+        let socket = folder.path().join(name);
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(move || serve_errors(listener, answer)); // it ends with the test
+        for command in of_daemon() {
+            let output = sluice(command).env("SLUICE_SOCKET", &socket).output().unwrap();
+            check(command, &output, 1, expected);
+        }
+    }
+}
+
+/// Answers every call with an error.
+fn serve_errors(listener: UnixListener, answer: fn() -> tonic::Status) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime
+        .block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+            let connections = futures::stream::poll_fn(move |context| {
+                listener.poll_accept(context).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+            });
+            let refuse = tonic::service::InterceptorLayer::new(move |_| Err(answer()));
+            let routes = tonic::service::Routes::default();
+            tonic::transport::Server::builder()
+                .layer(refuse)
+                .add_routes(routes)
+                .serve_with_incoming(connections)
+                .await
+        })
+        .unwrap();
 }
 
 /// A socket that only root may open, and a user who is not root.
@@ -83,7 +130,7 @@ fn no_permission() {
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = folder.path().join("sluice");
     std::fs::copy(env!("CARGO_BIN_EXE_sluice"), &program).unwrap();
-    for command in COMMANDS {
+    for command in of_daemon() {
         let mut sluice = Command::new(&program);
         sluice.args(command.split(' ')).env("SLUICE_SOCKET", &socket).uid(65_534).gid(65_534);
         match sluice.output() {
@@ -106,20 +153,9 @@ fn readers_may_not_change() {
     let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
     std::thread::spawn(move || serve(listener)); // it ends with the test
-    let recording = format!("record --duration 1ms {}", folder.path().join("none.sluice").display());
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
-    let commands = [
-        ("reload", "reload"),
-        ("pfc off", "turn PFC on or off"),
-        ("pfc recover a", "recover from storms"),
-        ("pfc lift-limit a 3", "lift the limit of storms"),
-        ("port hold a", "hold or release a port"),
-        ("clear watermarks", "clear watermarks"),
-        ("fdb flush", "flush the FDB"),
-        (&recording, "record"),
-        ("show version", ""),
-    ];
-    for (command, what) in commands {
+    let changes = COMMANDS.iter().flat_map(|row| row.changes).copied();
+    for (command, what) in changes.chain([("show version", "")]) {
         let mut sluice = Command::new(&program);
         sluice.args(command.split(' ')).env("SLUICE_SOCKET", &socket).uid(64_999).gid(64_999);
         match sluice.output() {
@@ -134,11 +170,11 @@ fn readers_may_not_change() {
                 let expected = format!(
                     "sluice: permission denied: to {what} takes root or uid 998, and you are uid 64999, who may only read"
                 );
+                // The progress of a recording is on standard error, too.
+                let error = String::from_utf8_lossy(&output.stderr);
                 match what {
-                    // Its progress is on standard error, too.
                     "record" => {
-                        let error = String::from_utf8_lossy(&output.stderr);
-                        assert!(output.status.code() == Some(1) && error.contains(&expected), "{error}");
+                        assert!(output.status.code() == Some(1) && error.contains(&expected), "{error}")
                     }
                     _ => check(command, &output, 1, &expected),
                 }
@@ -177,62 +213,31 @@ fn serve(listener: UnixListener) {
 
 #[test]
 fn wrong_input() {
-    for (command, expected) in [
-        ("show nothing", "error: invalid value 'nothing' for '<VIEW>'"),
-        ("show pfc --priority 8", "error: invalid value '8' for '--priority <0-7>'"),
-        ("show fdb --vlan 4095", "error: invalid value '4095' for '--vlan <VID>'"),
-        ("show pfc --style cisco", "error: invalid value 'cisco' for '--style <STYLE>'"),
-        ("fdb flush --vlan x", "error: invalid value 'x' for '--vlan <VID>'"),
-        ("port push a", "error: invalid value 'push' for '<ACTION>'"),
-        ("pfc lift-limit a 9", "error: invalid value '9' for '[PRIORITY]'"),
-        ("clear everything", "error: invalid value 'everything' for '<WHAT>'"),
-        ("show ports --watch=0", "sluice: --watch takes 0.05 to 3600 seconds, not 0"),
-        ("show ports --bytes", "sluice: --bytes is for `show buffers` and `show queues`"),
-        ("show ports --style sonic", "sluice: --style is for `show pfc`"),
-        ("show ports history", "sluice: `history` is for `show pfc`: `show ports` has none"),
-        ("show ports --vlan 3", "sluice: --vlan is for `show fdb`"),
-        ("show version --port a", "sluice: --port is for views of ports"),
-        ("show fdb --priority 3", "sluice: --priority is for views of priorities"),
-        ("show maps -nz", "sluice: --nonzero is for counters"),
-        ("show config --rates", "sluice: --rates is for counters"),
-        ("lab exec sw", "error: the following required arguments were not provided"),
-        ("lab up --duration x y.toml", "error: invalid value 'x' for '--duration <TIME>'"),
-        ("lab down --all x", "error: the argument '--all' cannot be used with"),
-        ("clear watermarks --undo", "sluice: cleared watermarks cannot be restored"),
-    ] {
+    for (command, code, expected) in COMMANDS.iter().flat_map(|row| row.wrong).copied() {
         let output = sluice(command).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{command}: {error}");
+        assert_eq!(output.status.code(), Some(code), "{command}: {error}");
         assert!(error.starts_with(expected), "{command}: {error}");
+        // The parser of the command line adds its usage.
+        assert!(expected.starts_with("error: ") || error.lines().count() == 1, "{command}: {error}");
+    }
+}
+
+#[test]
+fn unknown_options() {
+    for name in names() {
+        let words = COMMANDS.iter().find(|row| row.name == name).map_or(name.as_str(), |row| row.words);
+        let output = sluice(&format!("{words} --no-such-option")).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {error}");
+        assert!(error.starts_with("error: unexpected argument '--no-such-option' found"), "{name}: {error}");
     }
 }
 
 /// `-h` of every command fits a screen; the fields of JSON are in `--help`.
 #[test]
 fn short_help_fits_a_screen() {
-    for command in [
-        "",
-        "show",
-        "reload",
-        "pfc",
-        "port",
-        "clear",
-        "fdb",
-        "events",
-        "record",
-        "replay",
-        "check",
-        "headroom",
-        "sim",
-        "lab",
-        "lab up",
-        "lab exec",
-        "telemetry",
-        "collector",
-        "nic",
-        "nic attach",
-        "host",
-    ] {
+    for command in COMMANDS.iter().map(|row| row.words).chain(["", "lab", "nic", "pfc", "fdb", "telemetry"]) {
         let mut sluice = Command::new(env!("CARGO_BIN_EXE_sluice"));
         let output =
             sluice.args(command.split(' ').filter(|word| !word.is_empty())).arg("-h").output().unwrap();

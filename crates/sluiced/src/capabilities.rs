@@ -63,9 +63,11 @@ impl Capabilities {
 
     /// Returns what a daemon of this configuration lacks.
     fn missing(&self, config: &Config) -> Vec<Need> {
-        let mut needed = vec![NET_ADMIN, NET_RAW];
-        if !self.has(SYS_ADMIN) {
-            needed.push(BPF);
+        let mut needed = vec![NET_RAW]; // also the memory of frames is that of an AF_XDP socket
+        // A vhost-user socket takes no more. A port that a reload adds may, and says so then.
+        if config.vhost_user.iter().any(Option::is_none) {
+            needed.push(NET_ADMIN);
+            needed.extend(Some(BPF).filter(|_| !self.has(SYS_ADMIN)));
         }
         // Other scheduling is tried, with a warning where the kernel refuses it.
         if config.dataplane.scheduling == Scheduling::Fifo {
@@ -202,6 +204,12 @@ mod tests {
         let expected = "this process lacks CAP_NET_RAW (AF_XDP and packet sockets), CAP_BPF (loading the XDP program): run ";
         assert!(error.starts_with(expected), "{error}");
         assert!(error.ends_with("AmbientCapabilities=CAP_NET_RAW CAP_BPF in its unit"), "{error}");
+        let guests = "[port.a]\nvhost_user = \"/run/a.sock\"\n[port.b]\nvhost_user = \"/run/b.sock\"\n";
+        let guests = |more: &str| config::parse("x.toml", &format!("{more}{guests}")).unwrap();
+        assert!(with(&[NET_RAW]).must_suffice(&guests("")).is_ok(), "sockets only");
+        assert_eq!(with(&[]).missing(&guests("[port.c]\ninterface = \"veth0\"\n")).len(), 3);
+        let fifo = guests("[dataplane]\nscheduling = \"fifo\"\n");
+        assert_eq!(with(&[]).missing(&fifo), [NET_RAW, SYS_NICE]);
         assert!(with(&[CHOWN]).may_chown() && !with(&[NET_ADMIN]).may_chown());
     }
 

@@ -2,6 +2,7 @@
 //! veth. Needs root.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +14,8 @@ use virtio::front_end::{FrontEnd, FrontEndSettings};
 use wire::ethernet::{EXPERIMENTAL, write_header};
 use wire::mac::MacAddr;
 
+/// The user without any rights.
+const NOBODY: &str = "65534";
 /// Fails a test that would otherwise wait indefinitely; no result depends on it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -57,7 +60,24 @@ impl Lab {
         ip(&format!("-n {switch} link set dev port-host up"));
         ip(&format!("-n {host} addr add 10.9.0.1/24 dev eth0"));
         ip(&format!("-n {host} link set dev eth0 up"));
-        lab.start();
+        let mut daemon = Command::new("ip");
+        daemon.args(["netns", "exec", &switch, env!("CARGO_BIN_EXE_sluiced")]);
+        lab.start(daemon, PORTS);
+        lab
+    }
+
+    /// A daemon of an ordinary user, with the capabilities that the memory of frames takes.
+    fn of_a_user(ports: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let program = folder.path().join("sluiced");
+        fs::copy(env!("CARGO_BIN_EXE_sluiced"), &program).unwrap();
+        let mut lab = Self { name: format!("vhost-{}-none", std::process::id()), folder, daemon: None };
+        let mut daemon = Command::new("setpriv");
+        daemon.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+        let capabilities = "-all,+net_raw,+ipc_lock";
+        daemon.args(["--inh-caps", capabilities, "--ambient-caps", capabilities]).arg(program);
+        lab.start(daemon, ports);
         lab
     }
 
@@ -69,14 +89,14 @@ impl Lab {
         self.folder.path().join(file)
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, mut daemon: Command, ports: &str) {
         let mut text = format!("[control]\nsocket = \"{}\"\n", self.path("control.sock").display());
         text += "[buffer]\ntotal_cells = 16384\nheadroom_cells = 1024\n";
-        text += &PORTS.replace("DIR", &self.folder.path().display().to_string());
+        text += &ports.replace("DIR", &self.folder.path().display().to_string());
         fs::write(self.path("lab.toml"), text).unwrap();
         let log = |name: &str| fs::File::create(self.path(name)).unwrap();
-        let daemon = Command::new("ip")
-            .args(["netns", "exec", &self.space("switch"), env!("CARGO_BIN_EXE_sluiced"), "--config"])
+        let daemon = daemon
+            .arg("--config")
             .arg(self.path("lab.toml"))
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
@@ -141,7 +161,8 @@ impl Drop for Lab {
             let _ = daemon.wait();
         }
         for role in ["switch", "host"] {
-            let _ = Command::new("ip").args(["netns", "del", &self.space(role)]).status();
+            let _ =
+                Command::new("ip").args(["netns", "del", &self.space(role)]).stderr(Stdio::null()).status();
         }
     }
 }
@@ -351,6 +372,25 @@ fn events_name_the_guest() {
         assert!(!events.iter().any(|event| event.message.contains("the interface /")), "{events:?}");
         has("interface_lost", "the guest on /") && has("interface_lost", "has stopped its driver")
     });
+    lab.terminate();
+}
+
+/// Ports on sockets alone need no capability for interfaces: frames pass from guest to guest.
+#[test]
+fn sockets_alone_need_no_capability_for_interfaces() {
+    let ports = PORTS.split("[port.host]").next().unwrap();
+    let mut lab = Lab::of_a_user(ports);
+    let (mut a, mut b) = (lab.guest("a"), lab.guest("b"));
+    for number in 0..100 {
+        assert!(a.send(3, &frame(MacAddr::BROADCAST, 1, number, 100)));
+    }
+    a.flush(3);
+    let (began, mut arrived) = (Instant::now(), 0);
+    while arrived < 100 {
+        assert!(began.elapsed() < PATIENCE, "{arrived}\n{}", lab.log());
+        receive(&mut b, |_, bytes| arrived += u32::from(bytes[6..12] == mac(1).0));
+    }
+    drop((a, b));
     lab.terminate();
 }
 

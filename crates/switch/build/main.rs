@@ -33,13 +33,13 @@ const TYPES: [(&str, &str); 17] = [
 
 /// Fields that the JSON of the simulator has in another form, or elsewhere.
 const ATTRIBUTES: [(&str, &str); 7] = [
-    ("Port.drops", "#[serde(serialize_with = \"by_reason\")]"),
+    ("Port.drops", "#[serde(serialize_with = \"by_reason\")] #[schemars(with = \"Counts\")]"),
     ("Port.storms", "#[serde(skip)]"),
     ("Port.priorities", "#[serde(skip)]"),
     ("Port.groups", "#[serde(skip)]"),
     ("Port.queues", "#[serde(skip)]"),
     ("Port.kernel", "#[serde(skip)]"),
-    ("Queue.wred_dropped", "#[serde(serialize_with = \"by_drop_level\")]"),
+    ("Queue.wred_dropped", "#[serde(serialize_with = \"by_drop_level\")] #[schemars(with = \"Counts\")]"),
 ];
 
 fn main() {

@@ -28,16 +28,20 @@ pub const STRUCTS: [Struct; 13] = [
         "monitor::counters::RemovedPorts",
         "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize",
     ),
-    generated("Port", "monitor::counters::PortSnapshot", "Debug, Clone, Default, PartialEq, Serialize"),
+    generated(
+        "Port",
+        "monitor::counters::PortSnapshot",
+        "Debug, Clone, Default, PartialEq, Serialize, JsonSchema",
+    ),
     generated(
         "Group",
         "monitor::counters::GroupSnapshot",
-        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize",
+        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema",
     ),
     generated(
         "Queue",
         "monitor::counters::QueueSnapshot",
-        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize",
+        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema",
     ),
     generated("Pool", "monitor::counters::PoolSnapshot", "Debug, Clone, Copy, Default, PartialEq, Eq"),
     by_hand("Level", "Occupancy"),
@@ -46,17 +50,17 @@ pub const STRUCTS: [Struct; 13] = [
     generated(
         "Storm",
         "monitor::counters::StormSnapshot",
-        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize",
+        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema",
     ),
     generated(
         "StormTraffic",
         "monitor::counters::StormTraffic",
-        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize",
+        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema",
     ),
     generated(
         "Priority",
         "monitor::counters::PrioritySnapshot",
-        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize",
+        "Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema",
     ),
     generated("Kernel", "monitor::counters::KernelCounters", "Debug, Clone, Copy, Default, PartialEq, Eq"),
 ];

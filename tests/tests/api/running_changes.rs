@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, conservation, port};
+use testbed::{Daemon, Endpoint, Host, Namespace, Snapshot, Testbed, conservation, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, TrafficRun, flow, frames, group_config, pause, port_config, run, slow_port_config,
     sluice, switch_config,
@@ -195,6 +195,16 @@ fn a_port_is_taken_down_and_up_while_others_lose_nothing() -> Result<()> {
         sluice(&daemon, &["port", "down", "other"])?;
         sluice(&daemon, &["set", "port.other.admin=up"])?;
         ensure!(other()? == (true, false), "a change of the file wins over a command before it");
+        sluice(&daemon, &["port", "down", "other"])?;
+        for arguments in [&["reload"][..], &["reload", "--dry-run"]] {
+            let answer = sluice(&daemon, arguments)?;
+            ensure!(answer.contains("the file is as it was. In force beside it:\nport.other"), "{answer}");
+        }
+        let answer = sluice(&daemon, &["set", "port.other.admin=up", "--dry-run"])?;
+        ensure!(answer.contains("Nothing changed (--dry-run)") && other()? == (false, true), "{answer}");
+        let answer = sluice(&daemon, &["set", "port.other.admin=up"])?;
+        ensure!(answer.ends_with("port.other: admin up, no longer down by command\n"), "{answer}");
+        ensure!(other()? == (true, false), "and so does one that the file has already");
         ensure!(!sluice(&daemon, &["show", "config"])?.contains("by command"));
         Ok(())
     })?;
@@ -205,6 +215,117 @@ fn a_port_is_taken_down_and_up_while_others_lose_nothing() -> Result<()> {
     assert!(events.contains("admin down: the port carries no frames"), "{events}");
     let refusal = refused(&daemon, &["port", "down", "nowhere"]);
     assert_eq!(refusal, "sluice: there is no port `nowhere`; the ports are sender, receiver, other\n");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// The port of a paused sender is taken down: the sender gets its XON, and does not wait until its
+/// pause ends.
+#[test]
+fn a_port_that_is_taken_down_releases_its_peer() -> Result<()> {
+    let Pair { bed, switch, sender, receiver } = Pair::new()?;
+    let daemon = bed.daemon(&switch, &Pair::config())?;
+    sluice(&daemon, &["port", "hold", "receiver"])?;
+    let receiving = bed.host(&receiver, &[], &["--speed", "100M", "--no-drop", "3"])?;
+    let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", "60s"];
+    let mut sending = bed.host(&sender, &[flow(&receiver.mac(), 3, "200M")], &arguments)?;
+    daemon.until_announced(2)?;
+    sending.start_sending()?;
+    daemon.until("the sender is paused", |now| {
+        let sender = port(now, "sender").ok()?;
+        (sender.groups[3].xoff && sender.pfc_sent.as_ref()?.xoff_frames[3] > 0).then_some(())
+    })?;
+    let sent =
+        || Ok::<_, anyhow::Error>(port(&daemon.snapshot()?, "sender")?.pfc_sent.clone().unwrap_or_default());
+    let before = sent()?; // it stays paused: the receiver's port is held
+    sluice(&daemon, &["port", "down", "sender"])?;
+    let sent = sent()?;
+    let reports = Host::stop_all(vec![sending, receiving])?;
+    let seen = pause(&reports[0].1, 3);
+    ensure!(
+        sent.xon_frames[3] > before.xon_frames[3]
+            && (seen.xoff, seen.xon) == (sent.xoff_frames[3], sent.xon_frames[3]),
+        "{seen:?}"
+    );
+    let events = sluice(&daemon, &["events", "--json"])?;
+    ensure!(!events.contains("\"peer_not_released\""), "{events}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A port that is let up and cannot be opened is an error with the reason, each time: its interface
+/// is another daemon's, then it is gone. Once there is one, it is done.
+#[test]
+fn port_up_fails_with_the_reason_until_the_port_is_open() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let a = bed.linux_host(&switch, "a")?;
+    bed.sluice_host(&switch, "b")?;
+    let daemon =
+        bed.daemon(&switch, &(switch_config("on") + &port_config("a", "1G") + &port_config("b", "1G")))?;
+    let up = |daemon: &Daemon| refused(daemon, &["port", "up", "a"]);
+    sluice(&daemon, &["port", "down", "a"])?;
+    let other = bed.daemon(&switch, &(switch_config("off") + &port_config("a", "1G")))?;
+    for _ in 0..2 {
+        let refusal = up(&daemon);
+        let expected = "sluice: port a is admin up, and carries no frames yet: it cannot be opened, which is tried \
+                        again each second: interface a already has XDP program ";
+        ensure!(refusal.starts_with(expected) && refusal.lines().count() == 1, "{refusal}");
+    }
+    ensure!(!port(&daemon.snapshot()?, "a")?.admin_down, "the command holds");
+    other.stop()?;
+    ensure!(sluice(&daemon, &["port", "up", "a"])? == "Port a is admin up.\n", "it is tried at once");
+    ensure!(port(&daemon.snapshot()?, "a")?.up);
+
+    sluice(&daemon, &["port", "down", "a"])?;
+    switch.ip("link del dev a")?;
+    let refusal = up(&daemon);
+    ensure!(refusal.ends_with("no frames yet: it is opened once there is an interface a\n"), "{refusal}");
+    bed.reconnect(&a, &switch)?;
+    sluice(&daemon, &["port", "up", "a"])?;
+    ensure!(port(&daemon.snapshot()?, "a")?.up);
+    sluice(&daemon, &["port", "down", "a"])?;
+    switch.ip("link set dev a down")?;
+    let refusal = up(&daemon);
+    ensure!(refusal.ends_with("a is down: `ip link set dev a up` brings it up\n"), "{refusal}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A reload adds a port admin down, whose interface is not there yet: an event says that it is
+/// down, and it is opened by command once its interface is there. So is it after a removal.
+#[test]
+fn a_port_may_be_added_admin_down_without_its_interface() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.sluice_host(&switch, "a")?;
+    let config = switch_config("on") + &port_config("a", "1G") + "\n[dataplane]\nspare_ports = 1\n";
+    let daemon = bed.daemon(&switch, &config)?;
+    let without = std::fs::read_to_string(daemon.config())?;
+    let with = without.clone() + "\n[port.late]\ninterface = \"late\"\nadmin = \"down\"\n";
+    let admin_down_events = || {
+        Ok::<_, anyhow::Error>(sluice(&daemon, &["events", "--json"])?.matches("\"port_admin_down\"").count())
+    };
+    for round in 0..2 {
+        let events = admin_down_events()?;
+        std::fs::write(daemon.config(), &with)?;
+        ensure!(sluice(&daemon, &["reload"])? == "port.late: added\n");
+        let late =
+            |now: &Snapshot| Ok::<_, anyhow::Error>((port(now, "late")?.up, port(now, "late")?.admin_down));
+        ensure!(late(&daemon.snapshot()?)? == (false, true));
+        ensure!(admin_down_events()? == events + 1, "one for the port that is added");
+        if round == 0 {
+            let refusal = refused(&daemon, &["port", "up", "late"]);
+            ensure!(refusal.contains("once there is an interface late"), "{refusal}");
+            sluice(&daemon, &["port", "down", "late"])?;
+            bed.sluice_host(&switch, "late")?;
+        }
+        ensure!(late(&daemon.snapshot()?)? == (false, true), "no interface brings it up");
+        sluice(&daemon, &["port", "up", "late"])?;
+        ensure!(late(&daemon.snapshot()?)? == (true, false));
+        std::fs::write(daemon.config(), &without)?;
+        ensure!(sluice(&daemon, &["reload"])? == "port.late: removed\n");
+    }
     daemon.stop()?;
     Ok(())
 }

@@ -81,6 +81,10 @@ pub fn run(root: &Path, patience: Duration) -> Result<()> {
     }
     std::os::unix::fs::symlink("../check.service", wants.join("check.service"))?;
 
+    // The machine mounts its own: with /proc of this one its journal would know no unit.
+    for folder in ["proc", "sys"] {
+        check(Command::new("umount").arg(root.join(folder)))?;
+    }
     let mut machine = Command::new("systemd-nspawn");
     machine.args(["--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]);
     machine.args(["--capability=all", "--system-call-filter=bpf perf_event_open", "--directory"]).arg(root);

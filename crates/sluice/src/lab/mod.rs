@@ -4,7 +4,7 @@
 mod network;
 mod state;
 mod traffic;
-mod verdict;
+pub mod verdict;
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sim::Scenario;
 use testbed::{Namespace, scenario as plan};
 
 use crate::exit::{self, misuse};
 use crate::output::{self, Grid};
-use crate::sim::input::{self, RunError};
+use crate::sim::input;
 use network::Lab;
 use state::State;
 use traffic::{Traffic, go_on};
 
 /// Exit code if a check or an expectation does not hold.
 const EXIT_MISSED: u8 = 1;
-/// Exit code if the file is invalid, or no lab can run it.
+/// Exit code if the file is invalid or unreadable, or no lab can run it.
 const EXIT_WRONG: u8 = 2;
 /// Exit code that a shell reports for a process ended by SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -145,9 +146,8 @@ fn up(up: &Up) -> ExitCode {
     let scenario = match input::read(&up.file, &[]) {
         Ok(scenario) => scenario,
         Err(error) => {
-            let code = if matches!(error, RunError::Mistakes(_)) { EXIT_WRONG } else { EXIT_MISSED };
             error.print();
-            return ExitCode::from(code);
+            return ExitCode::from(EXIT_WRONG);
         }
     };
     let scenario = match up.duration {
@@ -250,12 +250,23 @@ fn down(down: &Down) -> Result<()> {
 }
 
 /// A lab in JSON.
-#[derive(Serialize)]
-struct LabRow {
+#[derive(Serialize, JsonSchema)]
+pub struct LabRow {
     #[serde(flatten)]
     state: State,
     /// `building`, `up`, or `broken` if a switch has ended, or there is none and no host.
     status: &'static str,
+}
+
+/// Returns a lab with a switch and a host.
+#[cfg(test)]
+pub fn sample() -> LabRow {
+    let daemon = Some(state::Process::default());
+    let [name, namespace] = ["sw", "lab-sw"].map(str::to_owned);
+    let switch = state::Switch { name, namespace, socket: "a.sock".into(), log: "a.log".into(), daemon };
+    let [name, namespace, mac, ipv4] = ["h1", "lab-h1", "02:00:00:00:00:01", "10.0.0.1"].map(str::to_owned);
+    let host = state::Host { name, namespace, mac, ipv4 };
+    row(State { name: "first".to_owned(), switches: vec![switch], hosts: vec![host], ..State::default() })
 }
 
 fn row(state: State) -> LabRow {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use testbed::{Namespace, eventually};
 
@@ -22,7 +23,7 @@ use crate::exit::misuse;
 const FOLDER: &str = "/run/sluice-lab";
 
 /// A lab.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct State {
     /// Name of the lab.
     pub name: String,
@@ -37,7 +38,7 @@ pub struct State {
 }
 
 /// A switch of a lab.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Switch {
     /// Its name in the scenario.
     pub name: String,
@@ -52,7 +53,7 @@ pub struct Switch {
 }
 
 /// A host of a lab.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// Its name in the scenario.
     pub name: String,
@@ -65,7 +66,7 @@ pub struct Host {
 }
 
 /// A process that may have ended, and whose id another one may have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
     /// Its id.
     pub pid: i32,

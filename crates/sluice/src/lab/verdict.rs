@@ -2,6 +2,7 @@
 //! of the scenario.
 
 use host::report::HostReport;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sim::Scenario;
 use sim::scenario::{Expectation, LinkEnd, Metric, Scope, Start};
@@ -11,11 +12,11 @@ use super::state::State;
 use super::traffic::{Measured, received, sent};
 use crate::output::grouped;
 use control::frames;
-use control::v1::{Group, Port, Snapshot};
+use control::v1::{Group, Port, RemovedPorts, Snapshot};
 use testbed::scenario::{self as plan, Flow};
 
 /// The result of a run, as `--json` prints it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct LabVerdict {
     /// Name of the lab.
     pub lab: String,
@@ -30,7 +31,7 @@ pub struct LabVerdict {
 }
 
 /// One traffic, all its flows together.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct TrafficResult {
     /// Its name in the scenario.
     pub name: String,
@@ -56,7 +57,7 @@ pub struct TrafficResult {
 }
 
 /// Something that holds of every run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckResult {
     /// True if it does.
     pub holds: bool,
@@ -65,7 +66,7 @@ pub struct CheckResult {
 }
 
 /// An expectation of the scenario.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ExpectationResult {
     /// Line of the file.
     pub line: usize,
@@ -191,7 +192,9 @@ fn checks(
 /// such a priority.
 fn no_drop_by_switches(snapshots: &[Snapshot]) -> Option<CheckResult> {
     let ports = || snapshots.iter().flat_map(|switch| &switch.ports);
-    let lost: u64 = ports().map(|port| port.no_drop_lost_frames(None)).sum();
+    let removed = || snapshots.iter().filter_map(|switch| switch.removed_ports.as_ref());
+    let at_removed: u64 = removed().map(RemovedPorts::lost_frames).sum();
+    let lost = ports().map(|port| port.no_drop_lost_frames(None)).sum::<u64>() + at_removed;
     let has_no_drop = ports().flat_map(|port| &port.groups).any(|group| group.no_drop);
     if lost == 0 && !has_no_drop {
         return None;
@@ -200,7 +203,8 @@ fn no_drop_by_switches(snapshots: &[Snapshot]) -> Option<CheckResult> {
         let protects = port.groups.iter().any(|group| group.no_drop);
         if protects { port.kernel_counters().rx_lost_frames() } else { 0 }
     };
-    let by_kernel: u64 = ports().map(|port| port.kernel_lost_no_drop_frames + on_receipt(port)).sum();
+    let by_kernel = ports().map(|port| port.kernel_lost_no_drop_frames + on_receipt(port)).sum::<u64>()
+        + removed().map(|ports| ports.kernel_dropped_frames).sum::<u64>();
     let dropped = lost.saturating_sub(by_kernel);
     let more = match by_kernel {
         0 => String::new(),
@@ -282,7 +286,8 @@ impl RunResult<'_> {
                     Scope::Priority(priority) => Some(usize::from(priority)),
                     _ => None,
                 };
-                self.ports(scope).map(|port| port.no_drop_lost_frames(priority)).sum::<u64>() as f64
+                let lost: u64 = self.ports(scope).map(|port| port.no_drop_lost_frames(priority)).sum();
+                (lost + self.lost_at_removed_ports(scope)) as f64
             }
             Metric::Sent if is_of_ports => count(|port| frames(port.transmitted)),
             Metric::Sent => of_traffic(|it| it.sent_frames),
@@ -319,6 +324,19 @@ impl RunResult<'_> {
             Scope::Traffic(_) | Scope::Switch(_) | Scope::Port(_) => false,
         });
         counted.map(|pause| pause.xon).sum::<u64>() as f64
+    }
+
+    /// Counts what ports lost that a reload removed, for the whole network, a switch, or a
+    /// priority, which they do not tell apart.
+    fn lost_at_removed_ports(&self, scope: Scope) -> u64 {
+        let wanted = match scope {
+            Scope::Switch(node) => Some(self.scenario.nodes[node].name.as_str()),
+            Scope::All | Scope::Priority(_) => None,
+            Scope::Port(_) | Scope::Traffic(_) => return 0,
+        };
+        let switches = self.state.switches.iter().zip(&self.measured.snapshots);
+        let meant = switches.filter(|(it, _)| wanted.is_none_or(|name| it.name == name));
+        meant.filter_map(|(_, now)| now.removed_ports.as_ref()).map(RemovedPorts::lost_frames).sum()
     }
 
     fn ports(&self, scope: Scope) -> impl Iterator<Item = &Port> {
@@ -363,6 +381,25 @@ impl LabVerdict {
     }
 }
 
+/// Returns a verdict with one of everything.
+#[cfg(test)]
+pub fn sample() -> LabVerdict {
+    let expectation = ExpectationResult {
+        line: 7,
+        expected: "storage: lost = 0".to_owned(),
+        measured: 0.5,
+        holds: false,
+        metric: Metric::Lost,
+    };
+    LabVerdict {
+        lab: "first".to_owned(),
+        holds: false,
+        traffic: vec![TrafficResult::default()],
+        checks: vec![CheckResult { holds: true, text: "nothing was lost".to_owned() }],
+        expectations: vec![expectation],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,9 +414,12 @@ mod tests {
         Snapshot { ports: vec![port], ..Snapshot::default() }
     }
 
+    fn check(snapshot: Snapshot) -> CheckResult {
+        no_drop_by_switches(&[snapshot]).unwrap()
+    }
+
     #[test]
     fn every_loss_of_a_no_drop_priority_counts() {
-        let check = |snapshot: Snapshot| no_drop_by_switches(&[snapshot]).unwrap();
         assert!(check(switch()).holds);
         // For any reason: by a storm, or at the tail of a queue.
         let mut dropped = switch();
@@ -390,9 +430,15 @@ mod tests {
         by_kernel.ports[0].kernel_lost_no_drop_frames = 1;
         by_kernel.ports[0].kernel = Some(Kernel { rx_dropped_frames: 4, ..Kernel::default() });
         let lost = by_kernel.ports[0].clone();
-        let check = check(by_kernel);
-        assert!(!check.holds && check.text.ends_with("0 frames were dropped, 5 were lost by the kernel"));
+        let by_kernel = check(by_kernel);
+        assert!(
+            !by_kernel.holds && by_kernel.text.ends_with("0 frames were dropped, 5 were lost by the kernel")
+        );
         assert_eq!([None, Some(3), Some(0)].map(|priority| lost.no_drop_lost_frames(priority)), [5, 5, 0]);
+        // At a port that is no more.
+        let lost = RemovedPorts { no_drop_lost_frames: 6, kernel_dropped_frames: 1, ..Default::default() };
+        let removed = check(Snapshot { removed_ports: Some(lost), ..switch() });
+        assert!(!removed.holds && removed.text.ends_with("6 frames were dropped, 1 were lost by the kernel"));
     }
 
     #[test]

@@ -3,15 +3,17 @@
 //!
 //! Rule: the file has the new setting if the daemon runs with it, and its old text if the daemon
 //! refused it. Where the daemon has not answered, nobody knows which: the file keeps the new
-//! setting, and the error says so. A setting that needs a restart is refused, and so is a file with
-//! other changes, which would be applied, too.
+//! setting, and the error says so. A port that a command took down or up follows the setting. A
+//! setting that needs a restart is refused, and so is a file with other changes, which would be
+//! applied, too.
 
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
 use control::{ClientError, Command, v1};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use similar::TextDiff;
 use toml_edit::{DocumentMut, InlineTable, Item, Key, Table, TableLike, Value};
 
@@ -48,6 +50,17 @@ pub struct Arguments {
     daemon: Daemon,
 }
 
+/// What changed.
+#[derive(Serialize, JsonSchema)]
+pub struct SetOutcome {
+    /// The configuration file.
+    pub file: String,
+    /// A line for each thing that changed, or would change.
+    pub changes: Vec<String>,
+    /// True if the file was written.
+    pub written: bool,
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
@@ -60,7 +73,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// Changes the settings.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let running = arguments.daemon.talk(async |client| Ok(client.configuration().await?))?;
-    let v1::Configuration { file, differences, needs_restart, invalid, .. } = running;
+    let v1::Configuration { file, differences, needs_restart, invalid, overrides, .. } = running;
     if let Some(why) = invalid {
         bail!("{file} is as it was: it cannot be reloaded: {why}");
     }
@@ -94,7 +107,39 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .with_context(|| format!("cannot write {file}, which is as it was"))?;
         changes = reload_or_restore(arguments, &file, &old)?;
     }
+    for (port, up) in overruled(&arguments.settings, &overrides) {
+        changes.push(format!("port.{port}: admin {}, no longer {} by command", word(up), word(!up)));
+        if !arguments.dry_run {
+            arguments.daemon.order(Command::SetPortAdmin { port, up })?;
+        }
+    }
     report(arguments, &file, (&old, &new), changes)
+}
+
+/// Returns the ports that a command took down or up, and that these settings want otherwise, with
+/// true for up: a reload leaves them as they are where the file does not change. `overrides` are
+/// the daemon's lines about what is in force beyond the file.
+fn overruled(settings: &[(String, String)], overrides: &[String]) -> Vec<(String, bool)> {
+    let wanted = settings.iter().filter_map(|(name, value)| {
+        let keys = Key::parse(name).ok()?;
+        let [table, port, setting] = &keys[..] else { return None };
+        let is_admin = table.get() == "port" && setting.get() == "admin";
+        let up = match parsed(value).as_str()? {
+            "up" => true,
+            "down" => false,
+            _ => return None,
+        };
+        is_admin.then(|| (port.get().to_owned(), up))
+    });
+    let is_overruled = |(port, up): &(String, bool)| {
+        let line = format!("port.{port}: admin {}, by command", word(!up));
+        overrides.iter().any(|known| known.starts_with(&line))
+    };
+    wanted.filter(is_overruled).collect()
+}
+
+fn word(up: bool) -> &'static str {
+    if up { "up" } else { "down" }
 }
 
 /// Returns why a file that differs like this from what runs cannot be changed, if it differs.
@@ -130,11 +175,15 @@ fn report(arguments: &Arguments, file: &str, texts: (&str, &str), changes: Vec<S
     let (old, new) = texts;
     let written = !arguments.dry_run && old != new;
     if arguments.json {
-        let object = json!({ "file": file, "changes": changes, "written": written });
-        return output::print(&output::json(&object, true)?);
+        let outcome = SetOutcome { file: file.to_owned(), changes, written };
+        return output::print(&output::json(&outcome, true)?);
+    }
+    if old == new && changes.is_empty() {
+        return output::print(&format!("Nothing changed: {file} has it already."));
     }
     if old == new {
-        return output::print(&format!("Nothing changed: {file} has it already."));
+        let end = if arguments.dry_run { "\nNothing changed (--dry-run)." } else { "" };
+        return output::print(&format!("{file} has it already.\n{}{end}", changes.join("\n")));
     }
     let diff = TextDiff::from_lines(old, new).unified_diff().context_radius(1).header(file, file).to_string();
     let end = if written { changes.join("\n") } else { format!("{file} is as it was (--dry-run).") };
@@ -233,6 +282,19 @@ pfc.priority.3.headroom_cells = 4096
             let (text, message) = after(error);
             assert_eq!(text, "new");
             assert!(message.contains("it is not known whether") && message.contains("`sluice show config`"));
+        }
+    }
+
+    /// Only a command that took the port to the other state, and only of that port.
+    #[test]
+    fn a_command_before_is_overruled() {
+        let line = |port: &str, now: &str| format!("port.{port}: admin {now}, by command: `sluice port …`");
+        let overrides = [line("a", "down"), line("b.1", "up"), "PFC is off on all ports".to_owned()];
+        let overruled = |setting: &str| super::overruled(&[pair(setting).unwrap()], &overrides);
+        assert_eq!(overruled("port.a.admin=up"), [("a".to_owned(), true)]);
+        assert_eq!(overruled("port.\"b.1\".admin=\"down\""), [("b.1".to_owned(), false)]);
+        for other in ["port.a.admin=down", "port.c.admin=up", "port.a.speed=1G", "port-defaults.admin=up"] {
+            assert_eq!(overruled(other), [], "{other}");
         }
     }
 

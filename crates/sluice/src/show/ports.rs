@@ -113,9 +113,9 @@ fn bridge(now: &Snapshot) -> String {
             frames(removed.transmitted)
         );
     }
-    if let Some(warning) =
-        config::mtu_warning(now.ports.iter().map(|port| (port.name.as_str(), port.mtu_bytes)))
-    {
+    // A port that has had no interface yet has no MTU.
+    let known = now.ports.iter().filter(|port| port.mtu_bytes > 0);
+    if let Some(warning) = config::mtu_warning(known.map(|port| (port.name.as_str(), port.mtu_bytes))) {
         text += &format!("\nWarning: {warning}.");
     }
     for (port, caution) in interfaces::warnings(now) {
@@ -231,6 +231,7 @@ mod tests {
                 .into(),
             kernel_lost_frames: 0,
             kernel_dropped_frames: 3,
+            no_drop_lost_frames: 7,
         });
         let table = table(&now, None);
         let rows: Vec<_> = table.lines().filter(|line| line.contains("removed")).collect();
@@ -239,6 +240,16 @@ mod tests {
         (removed)  kernel: dropped on receipt        3      –
         Ports that were removed: 2; 1,000 frames had come in on them, 900 had left.
         ");
+    }
+
+    #[test]
+    fn a_port_without_an_interface_has_no_mtu_that_differs() {
+        let mut now = sample::snapshot();
+        now.ports.iter_mut().for_each(|port| port.mtu_bytes = 1500);
+        now.ports[0].mtu_bytes = 0;
+        assert!(!table(&now, None).contains("MTU"));
+        now.ports[1].mtu_bytes = 9000;
+        assert!(table(&now, None).contains("the MTUs of the ports differ: 1500"));
     }
 
     #[test]

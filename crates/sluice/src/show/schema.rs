@@ -1,10 +1,13 @@
-//! `sluice schema VIEW`: JSON Schemas (2020-12) of what `sluice show VIEW --json` prints. They are
-//! derived from the types that are printed, whose comments are those of the proto file.
+//! `sluice schema VIEW`: JSON Schemas (2020-12) of what `sluice show VIEW --json` and other
+//! commands print. They are derived from the types that are printed; comments of counters are those
+//! of the proto file.
 
+use ::sim::results::Results;
 use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser, Resettable};
 use clap::{Args, ValueEnum};
 use control::v1::{Configuration, Event, FdbEntry, LldpPorts, Snapshot, Telemetry};
+use host::report::ReportLine;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -12,21 +15,38 @@ use serde_json::Value;
 use super::daemon::{DaemonView, dcbx, maps, neighbors, profiles, version, watchdog};
 use super::json::Document;
 use super::view::{Detail, View};
-use super::{Shown, check_detail};
+use super::{Shown, check_detail, view_of};
+use crate::check::Message;
+use crate::commands::{ReloadPreview, Reloaded};
+use crate::exit::misuse;
+use crate::lab::LabRow;
+use crate::lab::verdict::LabVerdict;
 use crate::output;
 use crate::settings;
+use crate::settings::set::SetOutcome;
 
-/// The name of the lines of `sluice events --json`, which are no view.
-const EVENTS: &str = "events";
+/// What other commands print: its name here, the command, and the schema.
+const COMMANDS: [(&str, &str, fn() -> Value); 9] = [
+    ("events", "events --json, a line", of::<Event>),
+    ("check", "check --json", of::<Vec<Message>>),
+    ("sim", "sim --json", of::<Results>),
+    ("lab", "lab up --json", of::<LabVerdict>),
+    ("lab-status", "lab status --json", of::<Vec<LabRow>>),
+    ("reload", "reload --json", of::<Reloaded>),
+    ("reload-dry-run", "reload --dry-run --json", of::<ReloadPreview>),
+    ("set", "set --json", of::<SetOutcome>),
+    ("host", "host --json, a line", of::<ReportLine>),
+];
 
-/// Print a JSON Schema: of the configuration file, for editors, or of the JSON of a view.
+/// Print a JSON Schema: of the configuration file, or of the JSON of a command.
 #[derive(Args)]
 #[command(after_long_help = "\
 Without VIEW: of the configuration file. Begin a file with `#:schema PATH` where the schema is, \
-relative to the file. With VIEW: of what `sluice show VIEW --json` prints; with `events`: of a line \
-of `sluice events --json`. Programs must expect further fields of later versions.")]
+relative to the file. With VIEW: of what `sluice show VIEW --json` prints, or another command: events \
+and host (of a line), check, sim, lab (of `lab up`), lab-status, reload, reload-dry-run, set. Programs \
+must expect further fields of later versions.")]
 pub struct Arguments {
-    /// A view of `sluice show`, or `events`.
+    /// A view of `sluice show`, or a command.
     #[arg(value_name = "VIEW", value_parser = PossibleValuesParser::new(names()))]
     view: Option<String>,
     /// More of a view: `lldp neighbors`.
@@ -38,22 +58,38 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let schema = match arguments.view.as_deref() {
         None => settings::schema(),
-        Some(EVENTS) => of::<Event>(),
-        Some(name) => {
-            let shown = Shown::from_str(name, false).map_err(anyhow::Error::msg)?;
-            if let Some(detail) = arguments.detail {
-                check_detail(detail, shown)?;
-            }
-            schema(shown, arguments.detail)
-        }
+        Some(name) => named(name, arguments.detail)?,
     };
     output::print(&output::json(&schema, true)?)
+}
+
+/// Returns the schema of a view or of a command.
+fn named(name: &str, detail: Option<Detail>) -> Result<Value> {
+    if let Some(schema) = of_command(name) {
+        let Some(detail) = detail else { return Ok(schema) };
+        let (more, of) = (detail.name(), view_of(detail).name());
+        return misuse(format!("`{more}` is for `schema {of}`: `schema {name}` has none"));
+    }
+    let shown = Shown::from_str(name, false).map_err(anyhow::Error::msg)?;
+    if let Some(detail) = detail {
+        check_detail(detail, shown)?;
+    }
+    Ok(schema(shown, detail))
 }
 
 /// The views by name, without what `sluice show` says of each.
 fn names() -> Vec<PossibleValue> {
     let views = Shown::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-    views.map(|view| view.help(Resettable::Reset)).chain([PossibleValue::new(EVENTS)]).collect()
+    let commands = COMMANDS.map(|(name, ..)| PossibleValue::new(name));
+    views.map(|view| view.help(Resettable::Reset)).chain(commands).collect()
+}
+
+/// Returns the schema of what a command prints.
+fn of_command(name: &str) -> Option<Value> {
+    let (_, command, schema) = COMMANDS.iter().find(|(known, ..)| *known == name)?;
+    let mut schema = schema();
+    schema["title"] = format!("sluice {command}").into();
+    Some(schema)
 }
 
 /// Returns the schema of a view.
@@ -96,8 +132,9 @@ fn of_view(view: View) -> Value {
 mod tests {
     use super::super::daemon::{configuration_sample, sample, telemetry};
     use super::*;
-    use crate::show_fixture;
+    use crate::{show_fixture, sim};
     use control::v1::{Dcbx, DcbxFeature, Info, Port};
+    use host::report::{DcbxReport, FlowReceived, FlowSent, HostReport, Pause};
     use serde::Serialize;
     use serde_json::json;
 
@@ -183,6 +220,56 @@ mod tests {
                 DaemonView::Version => valid(shown, None, version::row(&Info::default())),
             }
         }
-        assert_eq!(violations(of::<Event>(), &Event::default()), [""; 0]);
+    }
+
+    /// Every command has its values here.
+    #[test]
+    fn each_command_prints_what_its_schema_describes() {
+        let text = || "x".to_owned();
+        for (name, ..) in COMMANDS {
+            let values = match name {
+                "events" => vec![json!(Event::default())],
+                "check" => {
+                    let invalid = crate::check::sample("[port.a]\nspeed = 7\n");
+                    let port = "[port.a]\ninterface = \"a\"\npfc = { mode = \"on\", no_drop = [3] }\n";
+                    let valid = crate::check::sample(port);
+                    assert!(invalid[0]["severity"] == "error" && valid[0]["severity"] != "error");
+                    vec![invalid, valid, json!([])]
+                }
+                "sim" => [sim::sample::incast(), sim::sample::nothing(), sim::sample::fabric()]
+                    .map(|results| json!(results))
+                    .into(),
+                "lab" => vec![json!(crate::lab::verdict::sample())],
+                "lab-status" => vec![json!([crate::lab::sample()])],
+                "reload" => vec![json!(Reloaded { changes: vec![text()] })],
+                "reload-dry-run" => [None, Some(text())]
+                    .map(|invalid| {
+                        let (changes, needs_restart) = (vec![text()], vec![text()]);
+                        json!(ReloadPreview { changes, needs_restart, invalid, accepted: false })
+                    })
+                    .into(),
+                "set" => vec![json!(SetOutcome { file: text(), changes: vec![text()], written: true })],
+                "host" => {
+                    let report = HostReport {
+                        sent: vec![FlowSent::default()],
+                        received: vec![FlowReceived::default()],
+                        pauses: vec![Pause::default()],
+                        dcbx: Some(DcbxReport { peer_no_drop: Some(vec![3]), ..DcbxReport::default() }),
+                        ..HostReport::default()
+                    };
+                    let lines = [
+                        ReportLine::Ready { mac: text() },
+                        ReportLine::Progress(HostReport::default()),
+                        ReportLine::Final(report),
+                    ];
+                    lines.map(|line| json!(line)).into()
+                }
+                other => panic!("{other} has no value"),
+            };
+            for value in values {
+                assert_eq!(violations(of_command(name).unwrap(), &value), [""; 0], "{name}");
+            }
+            assert_ne!(violations(of_command(name).unwrap(), &json!({ "other": 1 })), [""; 0], "{name}");
+        }
     }
 }

@@ -13,7 +13,7 @@ mod progress;
 pub mod run;
 #[cfg(test)]
 #[path = "../../tests/fixtures/sim.rs"]
-mod sample;
+pub mod sample;
 mod summary;
 mod tables;
 mod truncate;

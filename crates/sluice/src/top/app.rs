@@ -164,6 +164,11 @@ impl App {
         if !now.pfc_enabled && !now.ports.is_empty() {
             title.push(Span::styled("  PFC is off", Style::new().fg(Color::Red).bold()));
         }
+        let removed = now.removed_ports.as_ref().map_or(0, control::v1::RemovedPorts::lost_frames);
+        if removed > 0 {
+            let text = format!("  {} lost at removed ports", grouped(removed));
+            title.push(Span::styled(text, Style::new().fg(Color::Red).bold()));
+        }
         if self.is_frozen {
             title.push(Span::styled("  frozen", Style::new().fg(Color::Cyan).bold()));
         }
@@ -358,6 +363,22 @@ mod tests {
         press(&mut app, &[KeyCode::Char(' ')]);
         app.apply(Update::Snapshot(Box::new(show_fixture::later())));
         assert_eq!(app.rates.elapsed_ns(), 2_000_000_000);
+    }
+
+    /// A port that was removed has no line any more; what it lost is not forgotten.
+    #[test]
+    fn losses_of_removed_ports_are_shown() {
+        let mut app = running();
+        assert!(!screen(&app, 80, 24).contains("removed"));
+        let mut now = show_fixture::later();
+        let removed = control::v1::RemovedPorts {
+            no_drop_lost_frames: 1200,
+            kernel_dropped_frames: 34,
+            ..Default::default()
+        };
+        now.removed_ports = Some(removed);
+        app.apply(Update::Snapshot(Box::new(now)));
+        assert!(screen(&app, 80, 24).contains("1,234 lost at removed ports"));
     }
 
     /// The daemon ends and starts again: its counts begin at 0, and so does its clock.

@@ -31,7 +31,7 @@ use crate::lldp::Lldp;
 use crate::log::Log;
 use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
-use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
+use crate::ports::link_monitor::{LinkEvent, LinkMonitor, look_up};
 use crate::ports::supervisor::PortSupervisor;
 use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
@@ -48,6 +48,8 @@ mod watermark_readers;
 const BUSY_PACE: Duration = Duration::from_millis(1);
 /// Interval of polling for events while no reply is expected.
 const IDLE_PACE: Duration = Duration::from_millis(20);
+/// The most time that a command waits for ports to open or close. Its client waits for 30 s.
+const PORT_PATIENCE: Duration = Duration::from_secs(20);
 /// The most time that the poll loop may take to stop: it drains for 2 s at most.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -129,8 +131,8 @@ enum CommandStage {
     /// The command has been sent to the poll loop.
     SentToLoop,
     /// The poll loop has executed the command; the ports in these slots are still being opened or
-    /// closed.
-    WaitingForPorts(Vec<usize>),
+    /// closed, until this time at the latest.
+    WaitingForPorts(Vec<usize>, Instant),
 }
 
 /// Both directions of the mailbox to the poll loop, and the clients that wait for replies.
@@ -482,6 +484,8 @@ impl ControlLoop {
         if pending.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // it waited so long that its client has got an error
         }
+        let raised = pending.command.raised_port().and_then(|port| self.running.slots().of_name(port));
+        raised.into_iter().for_each(|slot| self.look_at_interface(slot));
         match commands::plan(&pending.command, &self.running) {
             Ok(Some(LoopStep { command, changes, live })) => {
                 let mut begun =
@@ -495,9 +499,32 @@ impl ControlLoop {
                     Err(error) => answer_command(begun.pending, Err(unusable(&error.to_string()))),
                 }
             }
-            Ok(None) => answer_command(pending, Ok(Vec::new())),
+            Ok(None) => self.begin_without_loop(pending, raised),
             Err(refusal) => answer_command(pending, Err(refusal)),
         }
+    }
+
+    /// Begins a command that changes nothing in the poll loop. A port that is admin up already may
+    /// still be closed: it is tried again, and the outcome is the answer.
+    fn begin_without_loop(&mut self, pending: PendingCommand, raised: Option<usize>) {
+        raised.into_iter().for_each(|slot| self.ports.bring_up(slot));
+        self.wait_for_ports(Some(pending), Vec::new(), raised.into_iter().collect());
+    }
+
+    /// Looks at the interface of a port that is to come up: what an operator has just done to it
+    /// may not have been reported yet.
+    fn look_at_interface(&mut self, slot: usize) {
+        let name = self.running.slots().interface(slot).filter(|name| !name.starts_with('/'));
+        let found = name.and_then(|name| look_up(&[name.to_owned()]).ok()?.pop());
+        if let Some(interface) = found {
+            self.ports.link_changed(LinkEvent { port: slot, interface });
+        }
+    }
+
+    /// Waits until the ports in these slots are open or closed, and then answers.
+    fn wait_for_ports(&mut self, pending: Option<PendingCommand>, changes: Vec<String>, slots: Vec<usize>) {
+        let stage = CommandStage::WaitingForPorts(slots, Instant::now() + PORT_PATIENCE);
+        self.active = Some(ActiveCommand { pending, changes, live: None, stage });
     }
 
     /// Completes the command that the poll loop has executed.
@@ -510,12 +537,7 @@ impl ControlLoop {
         if moved.is_empty() {
             answer_command(pending, Ok(changes));
         } else {
-            self.active = Some(ActiveCommand {
-                pending,
-                changes,
-                live: None,
-                stage: CommandStage::WaitingForPorts(moved),
-            });
+            self.wait_for_ports(pending, changes, moved);
         }
     }
 

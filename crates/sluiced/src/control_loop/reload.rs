@@ -1,19 +1,24 @@
 //! Ports that a reload adds and removes, and changed interfaces: the steps of the control loop, in
 //! their order.
 //!
-//! Rule: ports to add are opened first; if that fails, nothing has changed. Then the poll loop
-//! applies all settings at once. Then ports join and leave, and the command is complete when all
-//! have. Source: docs/behavior.md, "Ports that are added and removed", "MTUs".
+//! Rule: ports to add are opened first, unless they are admin down; if that fails, nothing has
+//! changed. Then the poll loop applies all settings at once. Then ports join and leave, and the
+//! command is complete when all have. Source: docs/behavior.md, "Ports that are added and removed",
+//! "MTUs".
 
-use anyhow::{Context, Result};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use control::{CommandError, CommandResult, ErrorKind};
 use dataplane::LoopCommand;
 use switch::{EventKind, EventRecord, PortSettings};
 use telemetry::Settings;
 use tracing::{error, info};
 
-use super::{ActiveCommand, CommandStage, ControlLoop, answer_command, unusable};
+use super::{ActiveCommand, CommandStage, ControlLoop, PendingCommand, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::{DeviceKind, look_up};
+use crate::ports::worker::Assignment;
 
 /// The most warnings of agreements that are remembered.
 const MAX_WARNED_OF: usize = 256;
@@ -111,20 +116,26 @@ impl ControlLoop {
         let mut free = self.ports.free_queues();
         let mut prepared = Vec::with_capacity(added.len());
         for ((&slot, interface), name) in added.iter().zip(look_up(&names)?).zip(&names) {
-            let queues = xdp::queues_of(name)?;
-            let interface = interface.with_context(|| format!("interface {name} went away"))?;
+            // A port that is admin down may have no interface yet, as at the start.
+            let admin_up = live.is_admin_up(slot);
+            let queues = match xdp::queues_of(name) {
+                Err(_) if !admin_up => 1,
+                queues => queues?,
+            };
+            ensure!(interface.is_some() || !admin_up, "interface {name} went away");
             free = free.checked_sub(queues).with_context(|| {
                 format!(
                     "interface {name} has {queues} RX queues, and memory is set aside for {free} more: `ethtool -L {name} rx N` \
                      gives it fewer; dataplane.spare_ports sets aside more at the next start"
                 )
             })?;
-            live.set_interface(slot, &interface);
+            interface.iter().for_each(|interface| live.set_interface(slot, interface));
             prepared.push((slot, interface, queues));
         }
         let settings = live.settings();
-        for (slot, interface, queues) in prepared {
-            self.ports.prepare(slot, interface, (queues, settings.min_posted[slot]), live.is_admin_up(slot));
+        for ((slot, interface, queues), name) in prepared.into_iter().zip(names) {
+            let assignment = Assignment { interface: name, min_posted: settings.min_posted[slot] };
+            self.ports.prepare(slot, interface, (assignment, queues), live.is_admin_up(slot));
         }
         order.stage = CommandStage::Opening(LoopCommand::Apply(Box::new(settings)));
         Ok(true)
@@ -143,12 +154,27 @@ impl ControlLoop {
                 let name = order.live.as_ref().and_then(|live| live.slots().name(slot)).unwrap_or_default();
                 return answer_command(order.pending, Err(unusable(&format!("port.{name}: {why}"))));
             }
-            (CommandStage::WaitingForPorts(slots), _) if self.ports.are_settled(&slots) => {
-                return answer_command(order.pending, Ok(order.changes));
+            (CommandStage::WaitingForPorts(slots, until), _)
+                if self.ports.are_settled(&slots) || Instant::now() >= until =>
+            {
+                let outcome = self.outcome(order.pending.as_ref(), order.changes);
+                return answer_command(order.pending, outcome);
             }
             (stage, _) => order.stage = stage,
         }
         self.active = Some(order);
+    }
+
+    /// Returns the outcome of a command whose ports are settled. A port that was to come up and has
+    /// not is an error, though it stays admin up.
+    fn outcome(&self, pending: Option<&PendingCommand>, changes: Vec<String>) -> CommandResult {
+        let raised = pending.and_then(|pending| pending.command.raised_port());
+        let slot = raised.and_then(|port| self.running.slots().of_name(port));
+        let (Some(port), Some(why)) = (raised, slot.and_then(|slot| self.ports.why_closed(slot))) else {
+            return Ok(changes);
+        };
+        let message = format!("port {port} is admin up, and carries no frames yet: {why}");
+        Err(CommandError { reason: ErrorKind::Precondition, message })
     }
 
     /// Makes `running` the running configuration. Returns the slots of the ports that were added or
@@ -187,9 +213,9 @@ impl ControlLoop {
             let message = format!("the port was added, on interface {interface}");
             self.events.record_now(EventRecord::new(EventKind::PortAdded, message).of_port(slot));
         }
-        for (slot, interface) in self.ports.pending() {
+        for (slot, name, interface) in self.ports.pending() {
             if let Some(links) = &mut self.link_monitor {
-                links.add(slot, &interface.name, Some(interface));
+                links.add(slot, name, interface);
             }
         }
         self.ports.on_applied(&removed);

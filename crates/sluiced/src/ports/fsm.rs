@@ -7,10 +7,11 @@
 //! program, and the poll loop reclaims its frames. Once an interface of its name has a carrier, the
 //! port is opened: first its sockets, then the poll loop posts frames, then the XDP program lets
 //! frames in. If that fails, it is retried after [`RETRY`]. A port that a reload adds is opened
-//! before the poll loop has it, so that the reload can be rejected.
+//! before the poll loop has it, so that the reload can be rejected, unless it is admin down.
 //!
-//! A port that an operator takes down (admin down) goes down in the same way, after its peer has
-//! been sent XON, and is not opened before the operator lets it come up.
+//! A port that an operator takes down (admin down) goes down in the same way, and is not opened
+//! before the operator lets it come up. Where the link stays up, as then and with other RX queues,
+//! the peer is sent XON first.
 //!
 //! An interface that has had no carrier so far keeps its port open: its peer starts later. A NIC
 //! resets when a program is attached to it, and many NICs lose their carrier for seconds then.
@@ -89,7 +90,7 @@ pub enum PortEvent {
 pub enum PortAction {
     /// The poll loop takes the port down.
     TakeDown,
-    /// The same, for an operator.
+    /// The same where its link stays up: its peer is sent XON first.
     ShutDown,
     /// The port worker closes the sockets that the poll loop has detached, or never took.
     Close,
@@ -135,7 +136,7 @@ pub struct FsmStep {
 enum PortState {
     /// The port worker opens the port that a reload is about to add.
     Preparing,
-    /// It is open, and the poll loop does not have it yet.
+    /// It is open, or admin down, and the poll loop does not have it yet.
     Prepared,
     /// It has no sockets.
     Closed,
@@ -205,8 +206,13 @@ impl PortFsm {
     }
 
     /// Creates a port that a reload is about to add, and that is being opened.
-    pub fn preparing(link: LinkState, is_nic: bool, admin_up: bool, now: Instant) -> Self {
-        Self { admin_up, ..Self::new(Preparing, link, is_nic, now) }
+    pub fn preparing(link: LinkState, is_nic: bool, now: Instant) -> Self {
+        Self::new(Preparing, link, is_nic, now)
+    }
+
+    /// Creates a port that a reload is about to add admin down: it is not opened before.
+    pub fn prepared_down(link: LinkState, is_nic: bool, now: Instant) -> Self {
+        Self { admin_up: false, had_carrier: false, ..Self::new(Prepared, link, is_nic, now) }
     }
 
     /// Sets the kind of the present interface.
@@ -249,6 +255,16 @@ impl PortFsm {
         self.is_removed || !matches!(self.state, Open | Waiting | Closed)
     }
 
+    /// True if the port is closed, and will be opened as soon as [`RETRY`] or [`PACE`] allow it.
+    pub fn is_due(&self) -> bool {
+        self.state == Closed && self.admin_up && self.link == LinkState::Carrier
+    }
+
+    /// State of the interface.
+    pub fn link(&self) -> LinkState {
+        self.link
+    }
+
     /// Prevents the port from being opened again, since the daemon ends.
     pub fn end(&mut self) {
         self.link = LinkState::Gone;
@@ -263,6 +279,7 @@ impl PortFsm {
                 self.admin_up = up;
                 Some(if up { PortNotice::AdminUp } else { PortNotice::AdminDown })
             }
+            PortEvent::Added if !self.admin_up => Some(PortNotice::AdminDown),
             _ => None,
         };
         self.is_removed |= event == PortEvent::Removed;
@@ -296,7 +313,7 @@ impl PortFsm {
             }
             (Attaching, Failed) => self.retry_later(Detaching, Some(PortAction::TakeDown), now),
             (Open | Waiting, Link(_)) | (Waiting, Time) => self.stay_open(now),
-            (Open | Waiting, QueuesChanged) => self.enter(Detaching, Some(PortAction::TakeDown)),
+            (Open | Waiting, QueuesChanged) => self.enter(Detaching, Some(PortAction::ShutDown)),
             (Joining | Attaching | Open | Waiting | Detaching | Opening, Detached) => {
                 self.enter(Closing, Some(PortAction::Close))
             }
@@ -531,10 +548,13 @@ mod tests {
         ];
         walk_open(false, &[&[(1, Admin(false), shut)][..], &closing, &again].concat());
         let start = Instant::now();
-        // Of a port that a reload adds.
-        let preparing = PortFsm::preparing(LinkState::Carrier, false, false, start);
-        let added = [(1, Opened, None), (2, Added, Some(Close))];
-        walk(preparing, start, &added);
+        // Of a port that a reload adds, or would have added.
+        let added = || PortFsm::prepared_down(LinkState::Gone, false, start);
+        assert_eq!(added().handle(Added, start).notice, Some(PortNotice::AdminDown));
+        let closed = (2, PortEvent::Closed, Some(Reclaim));
+        let opened = [(3, CARRIER, None), (4, Time, None), (5, Admin(true), Some(PortAction::Open))];
+        walk(added(), start, &[&[(1, Added, Some(Close)), closed][..], &opened].concat());
+        walk(added(), start, &[(1, Removed, Some(Close)), closed, (3, Time, Some(Vacate))]);
         let mut port = PortFsm::open(LinkState::Carrier, false, start);
         assert_eq!(port.handle(Admin(false), start).notice, Some(PortNotice::AdminDown));
         assert_eq!(port.handle(Admin(false), start).notice, None);
@@ -651,7 +671,7 @@ mod tests {
         walk(port_in(Opening, false, start), start, &[&opening[..], &closing].concat());
         // A reload that was rejected.
         for events in [&[(1, Removed, Some(Close))][..], &[(1, Opened, None), (2, Removed, Some(Close))]] {
-            let port = PortFsm::preparing(LinkState::Carrier, false, true, start);
+            let port = PortFsm::preparing(LinkState::Carrier, false, start);
             walk(port, start, &[events, &closing].concat());
         }
     }

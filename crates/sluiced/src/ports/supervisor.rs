@@ -204,10 +204,41 @@ impl PortSupervisor {
     pub fn set_admin(&mut self, slot: usize, up: bool) -> bool {
         let Some(Some(port)) = self.ports.get(slot) else { return false };
         let changes = port.fsm.is_admin_up() != up;
-        if changes {
-            self.handle(slot, PortEvent::Admin(up));
+        if changes && up {
+            self.bring_up(slot);
+        } else if changes {
+            self.handle(slot, PortEvent::Admin(false));
         }
         changes
+    }
+
+    /// Lets the port in this slot come up for an operator. It is tried at once, whatever failed
+    /// before.
+    pub fn bring_up(&mut self, slot: usize) {
+        if let Some(Some(port)) = self.ports.get_mut(slot) {
+            port.failure = None;
+        }
+        self.handle(slot, PortEvent::Admin(true));
+    }
+
+    /// Why the port in this slot carries no frames; `None` if it does.
+    pub fn why_closed(&self, slot: usize) -> Option<String> {
+        let port = self.ports.get(slot)?.as_ref().filter(|port| !port.fsm.is_open())?;
+        let name = &port.details.interface;
+        if let Some(why) = &port.failure {
+            return Some(format!("it cannot be opened, which is tried again each second: {why}"));
+        }
+        Some(match port.fsm.link() {
+            LinkState::Gone if name.starts_with('/') => {
+                format!("it is opened once a guest's driver has started on {name}")
+            }
+            LinkState::Gone => format!("it is opened once there is an interface {name}"),
+            LinkState::Down => {
+                format!("its interface {name} is down: `ip link set dev {name} up` brings it up")
+            }
+            LinkState::NoCarrier => format!("it is opened once its interface {name} has a carrier"),
+            LinkState::Carrier => "it is still being opened".to_owned(),
+        })
     }
 
     /// True if an interface has changed since the last call.
@@ -226,11 +257,11 @@ impl PortSupervisor {
         self.ports.iter().flatten().any(|port| port.fsm.is_busy())
     }
 
-    /// True if these slots are as the last reload requires: with ports that are open or wait for
-    /// their interfaces, or vacant.
+    /// True if these slots are as the last command requires: vacant, or with ports that are open,
+    /// are down, wait for their interfaces, or could not be opened.
     pub fn are_settled(&self, slots: &[usize]) -> bool {
         let mut ports = slots.iter().filter_map(|&slot| self.ports.get(slot)?.as_ref());
-        ports.all(|port| !port.fsm.is_busy())
+        ports.all(|port| !port.fsm.is_busy() && (port.failure.is_some() || !port.fsm.is_due()))
     }
 
     /// True if a port of an earlier reload still leaves its slot.
@@ -238,21 +269,25 @@ impl PortSupervisor {
         self.ports.iter().flatten().any(|port| port.fsm.is_leaving())
     }
 
-    /// Opens a port on this interface in a vacant slot, for `queues` RX queues. The poll loop takes
-    /// it if all ports of the same reload can be opened, unless the file takes it down.
+    /// Opens a port in a vacant slot, for `queues` RX queues. The poll loop takes it if all ports
+    /// of the same reload can be opened. One that the file takes down is not opened, and its
+    /// interface may be missing.
     pub fn prepare(
         &mut self,
         slot: usize,
-        interface: Interface,
-        (queues, min_posted): (u32, u32),
+        interface: Option<Interface>,
+        (assignment, queues): (Assignment, u32),
         admin_up: bool,
     ) {
-        let name = interface.name.clone();
-        self.worker.assign(slot, Assignment { interface: name.clone(), min_posted });
-        self.worker.prepare(slot, queues);
-        let interface = Some(interface);
+        let name = assignment.interface.clone();
+        self.worker.assign(slot, assignment);
         let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.state);
-        let fsm = PortFsm::preparing(link, is_nic(&interface), admin_up, Instant::now());
+        let fsm = if admin_up {
+            self.worker.prepare(slot, queues);
+            PortFsm::preparing(link, is_nic(&interface), Instant::now())
+        } else {
+            PortFsm::prepared_down(link, is_nic(&interface), Instant::now())
+        };
         self.ports.resize_with(self.ports.len().max(slot + 1), || None);
         self.ports[slot] = Some(Port::new(fsm, interface, default_details(name), queues));
     }
@@ -264,13 +299,13 @@ impl PortSupervisor {
         self.open_error.take().map(Err).or(is_known.then_some(Ok(())))
     }
 
-    /// The slots of the prepared ports, and their interfaces.
-    pub fn pending(&self) -> impl Iterator<Item = (usize, &Interface)> {
+    /// The slots of the prepared ports, the names of their interfaces, and the interfaces that are
+    /// there.
+    pub fn pending(&self) -> impl Iterator<Item = (usize, &str, Option<&Interface>)> {
         let ports = self.ports.iter().enumerate();
         let ports = ports.filter_map(|(slot, port)| Some((slot, port.as_ref()?)));
-        ports.filter_map(|(slot, port)| {
-            Some((slot, port.interface.as_ref().filter(|_| port.fsm.is_pending())?))
-        })
+        let pending = ports.filter(|(_, port)| port.fsm.is_pending());
+        pending.map(|(slot, port)| (slot, port.details.interface.as_str(), port.interface.as_ref()))
     }
 
     /// Closes the prepared ports.
@@ -288,7 +323,7 @@ impl PortSupervisor {
     }
 
     fn of_pending(&mut self, event: PortEvent) {
-        let slots: Vec<usize> = self.pending().map(|(slot, _)| slot).collect();
+        let slots: Vec<usize> = self.pending().map(|(slot, ..)| slot).collect();
         slots.into_iter().for_each(|slot| self.handle(slot, event));
     }
 

@@ -34,7 +34,7 @@ pub enum WatermarkReset {
 }
 
 /// A level and its watermarks, in cells.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Occupancy {
     /// Present level.
     pub cells: u32,

@@ -89,6 +89,7 @@ impl RemovedPorts {
         self.received = self.received + counted.received;
         self.transmitted = self.transmitted + counted.transmitted;
         self.kernel_lost_frames += counted.kernel_lost_frames;
+        self.no_drop_lost_frames += counted.priorities.iter().map(|of| of.no_drop_lost_frames).sum::<u64>();
         for (sum, drops) in self.drops.iter_mut().zip(counted.drops) {
             *sum = *sum + drops;
         }

@@ -9,7 +9,7 @@ use switch::settings::{
     GroupSettings, PfcWdAction, Restoration, SwitchSettings, Threshold, VlanSettings, WatchdogSettings,
     WredProfile, WredSettings,
 };
-use switch::{DropReason, FrameMemory, RefusedFrames};
+use switch::{DropReason, FrameMemory, PortSettings, RefusedFrames};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -301,4 +301,27 @@ fn a_loss_is_not_crowded_out() {
         losses(&mut lab),
         [("no_drop_lost", Some(0), Some(3), 0), ("kernel_dropped", Some(2), None, 7)]
     );
+}
+
+/// The losses of a port that is removed stay in the sum of removed ports, also once another port
+/// has its slot, which begins at zero.
+#[test]
+fn losses_of_a_removed_port_are_kept() {
+    let mut settings = settings();
+    settings.ports[1].queues = [queue_of(Threshold::Static(0)); 8];
+    let mut lab = Lab::new(&settings);
+    (0..5).for_each(|_| lab.arrive(FRAME));
+    let lost = |lab: &mut Lab| {
+        let now = lab.snapshot();
+        let at = now.ports.iter().filter(|port| !port.name.is_empty()).flat_map(|port| port.priorities);
+        (at.map(|of| of.no_drop_lost_frames).sum::<u64>(), now.removed_ports.no_drop_lost_frames)
+    };
+    assert_eq!(lost(&mut lab), (5, 0));
+    lab.switch.port_down(1, lab.now, &mut lab.memory);
+    let port = std::mem::replace(&mut settings.ports[1], PortSettings::vacant());
+    lab.switch.apply(&settings, lab.now);
+    assert_eq!(lost(&mut lab), (0, 5));
+    settings.ports[1] = port;
+    lab.switch.apply(&settings, lab.now);
+    assert_eq!(lost(&mut lab), (0, 5));
 }

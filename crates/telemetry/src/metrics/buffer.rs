@@ -9,7 +9,7 @@ use control::v1::{Group, Pool, Queue, Snapshot};
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::{self, Metric, Row, counter, counters, gauge, gauges};
-use super::fields::{INDEX_LABELS, used_priorities, used_queues};
+use super::fields::{INDEX_LABELS, no_drop_priorities, used_priorities, used_queues};
 
 pub(super) const GROUP: &[Metric<Group>] = &[
     counter("sluice_group_received_bytes", "Bytes of the frames received, without FCS.", "received.bytes"),
@@ -98,12 +98,13 @@ pub(super) const HEADROOM: &[Metric<Pool>] = &[
 /// Writes the metrics of the whole switch.
 pub fn encode(encoder: &mut DescriptorEncoder, snapshot: &Snapshot) -> fmt::Result {
     let (mut groups, mut queues) = (Vec::new(), Vec::new());
+    let no_drop = no_drop_priorities(&snapshot.ports);
     for port in &snapshot.ports {
         let name = ("port", port.name.as_str());
-        groups.extend(used_priorities(port).filter_map(|index| {
+        groups.extend(used_priorities(port, &no_drop).filter_map(|index| {
             Some(Row::new(&[name, ("priority", INDEX_LABELS[index])], port.groups.get(index)?))
         }));
-        queues.extend(used_queues(port).filter_map(|index| {
+        queues.extend(used_queues(port, &no_drop).filter_map(|index| {
             Some(Row::new(&[name, ("queue", INDEX_LABELS[index])], port.queues.get(index)?))
         }));
     }

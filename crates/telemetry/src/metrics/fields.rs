@@ -5,8 +5,17 @@ use control::{frames, v1};
 /// The priorities or queues, as labels.
 pub(super) const INDEX_LABELS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
-/// Returns the indices of a port's priorities that have anything to report.
-pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
+/// Returns the indices of the priorities that any port protects. Their frames can be lost at every
+/// port: where they leave, a port without PFC drops them.
+pub(super) fn no_drop_priorities(ports: &[v1::Port]) -> Vec<usize> {
+    let protects =
+        |index: &usize| ports.iter().any(|port| port.groups.get(*index).is_some_and(|group| group.no_drop));
+    (0..INDEX_LABELS.len()).filter(protects).collect()
+}
+
+/// Returns the indices of a port's priorities that have anything to report, given the no-drop ones
+/// of the switch: a counter that appeared with the first loss would hide it from increase().
+pub(super) fn used_priorities(port: &v1::Port, no_drop: &[usize]) -> impl Iterator<Item = usize> {
     let named = |count: &Option<v1::PfcCount>, index: usize| {
         count.as_ref().is_some_and(|count| {
             [&count.xoff_frames, &count.xon_frames]
@@ -17,24 +26,24 @@ pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
     let is_used = move |index: &usize| {
         let group = port.groups.get(*index).is_some_and(|group| {
             let seen = [group.received, group.dropped, group.storm_dropped].map(frames);
-            group.no_drop || seen.iter().any(|&frames| frames > 0)
+            seen.iter().any(|&frames| frames > 0)
         });
         let priority = port.priorities.get(*index);
         group
-            || priority.is_some_and(|priority| priority.watched || priority.storms > 0)
+            || no_drop.contains(index)
+            || priority.is_some_and(|of| of.watched || of.storms > 0 || of.no_drop_lost_frames > 0)
             || named(&port.pfc_sent, *index)
             || named(&port.pfc_received, *index)
     };
     (0..INDEX_LABELS.len()).filter(is_used)
 }
 
-/// Returns the indices of a port's queues that have anything to report.
-pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
-    // From the start where no-drop frames are queued: a counter that appeared with the first loss
-    // would hide it from increase().
+/// Returns the indices of a port's queues that have anything to report, given the no-drop
+/// priorities of the switch: from the start where their frames are queued.
+pub(super) fn used_queues(port: &v1::Port, no_drop: &[usize]) -> impl Iterator<Item = usize> {
     let is_no_drop = |index: usize| {
-        let mut groups = port.groups.iter().zip(&port.priorities);
-        groups.any(|(group, of)| group.no_drop && of.local_precedence as usize == index)
+        let mut priorities = no_drop.iter().filter_map(|&priority| port.priorities.get(priority));
+        priorities.any(|of| of.local_precedence as usize == index)
     };
     let is_used = move |index: &usize| {
         is_no_drop(*index)

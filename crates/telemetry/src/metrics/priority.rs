@@ -6,7 +6,7 @@ use control::v1::{PfcCount, Port, Priority};
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::{self, LabeledValues, Metric, Row, computed, counters, gauge, gauges};
-use super::fields::{INDEX_LABELS, used_priorities};
+use super::fields::{INDEX_LABELS, no_drop_priorities, used_priorities};
 
 /// PFC frames of a port that named a priority: XOFF and XON, sent and received.
 #[derive(Debug, Default)]
@@ -58,7 +58,8 @@ fn by_kind([xoff, xon]: [u64; 2]) -> LabeledValues<'static> {
 
 /// Writes the metrics of all ports.
 pub fn encode(encoder: &mut DescriptorEncoder, ports: &[Port]) -> fmt::Result {
-    let used = |port| used_priorities(port).map(move |index| (port, index));
+    let no_drop = no_drop_priorities(ports);
+    let used = |port| used_priorities(port, &no_drop).map(move |index| (port, index));
     let used: Vec<(&Port, usize)> = ports.iter().flat_map(used).collect();
     let labels = |port, index: usize| [("port", port), ("priority", INDEX_LABELS[index])];
     let frames: Vec<_> = used.iter().map(|&(port, index)| pfc_frames(port, index)).collect();

@@ -46,14 +46,17 @@ fn each_alert_fires_when_it_should_and_only_then() {
 }
 
 /// The tests see an alert that misses what it is for: a storm between two reads, headroom that is
-/// compared with another group's, a stall.
+/// compared with another group's, a stall, a new loss.
 #[test]
 fn a_wrong_alert_fails_its_test() {
     for (right, wrong) in [
         ("or increase(sluice_priority_storms_total[5m]) > 0", ""),
         ("> ignoring(since) 0.8 *", "> 0.8 * ignoring(since)"),
         ("le=\"0.016384\"", "le=\"0.001024\""),
-        ("== 1)\n", "== 0)\n"),
+        (
+            "increase(sluice_priority_no_drop_lost_frames_total[5m])",
+            "sluice_priority_no_drop_lost_frames_total",
+        ),
     ] {
         assert!(RULES.contains(right), "{right}");
         let copy = tempfile::tempdir().unwrap();

@@ -140,6 +140,31 @@ fn counters_of_losses_begin_at_zero() {
     assert!(!text.contains("queue=\"3\""), "no other queue has counted");
 }
 
+/// A port without PFC that no-drop frames leave by may lose them, too.
+#[test]
+fn counters_of_losses_begin_at_zero_at_output_ports_without_pfc() {
+    let mut snapshot = small();
+    snapshot.ports[0].groups[3].no_drop = true;
+    let mut output = v1::Port { name: "output".to_owned(), ..Default::default() };
+    output.groups = vec![v1::Group::default(); 8];
+    output.queues = vec![v1::Queue::default(); 8];
+    output.priorities =
+        (0..8).map(|of| v1::Priority { local_precedence: of, ..Default::default() }).collect();
+    snapshot.ports.push(output);
+    let text = |snapshot: &Snapshot| openmetrics(snapshot.clone());
+    for series in [
+        "sluice_priority_no_drop_lost_frames_total{port=\"output\",priority=\"3\"} 0",
+        "sluice_queue_dropped_frames_total{port=\"output\",queue=\"3\"} 0",
+    ] {
+        assert!(text(&snapshot).contains(series), "{series}");
+    }
+    let lossy = "sluice_priority_no_drop_lost_frames_total{port=\"output\",priority=\"4\"}";
+    assert!(!text(&snapshot).contains(lossy), "no port protects it");
+    // PFC was turned off after the loss.
+    snapshot.ports[1].priorities[4].no_drop_lost_frames = 7;
+    assert!(text(&snapshot).contains(&format!("{lossy} 7")));
+}
+
 /// The sum over ports and removed ports never steps back.
 #[test]
 fn removed_ports_keep_their_counts() {
@@ -152,6 +177,7 @@ fn removed_ports_keep_their_counts() {
         drops: [("tail_drop".to_owned(), count(2))].into(),
         kernel_lost_frames: 3,
         kernel_dropped_frames: 4,
+        no_drop_lost_frames: 6,
     });
     let text = openmetrics(snapshot);
     for series in [
@@ -161,6 +187,7 @@ fn removed_ports_keep_their_counts() {
         "sluice_removed_ports_dropped_frames_total{reason=\"tail_drop\"} 2",
         "sluice_removed_ports_kernel_lost_frames_total 3",
         "sluice_removed_ports_kernel_dropped_frames_total 4",
+        "sluice_removed_ports_no_drop_lost_frames_total 6",
     ] {
         assert!(text.contains(series), "{series}\n{text}");
     }

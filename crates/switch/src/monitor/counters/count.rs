@@ -1,5 +1,6 @@
 //! Counter types: frames and bytes, PFC frames, and the reasons of drops.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::PRIORITIES;
@@ -150,7 +151,7 @@ pub struct RefusedFrames {
 }
 
 /// Frames and their bytes (without FCS).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameCount {
     /// Number of frames.
     pub frames: u64,
@@ -181,7 +182,7 @@ impl std::ops::Add for FrameCount {
 }
 
 /// PFC frames of a port, in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PfcCount {
     /// All PFC frames.
     pub frames: u64,

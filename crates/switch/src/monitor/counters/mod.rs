@@ -5,6 +5,7 @@
 //! (`build/main.rs`), where each counter has its name and its comment. A new counter is a field
 //! there, and the line that counts it: JSON, help, `sluice show counters` and metrics follow.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::monitor::watermark::Occupancy;
@@ -18,6 +19,9 @@ mod storm;
 pub use count::{DropReason, DropSide, DropSum, FrameCount, PfcCount, PfcReasons, RefusedFrames};
 
 include!(concat!(env!("OUT_DIR"), "/snapshot.rs"));
+
+/// Counts by name, as the JSON has them.
+type Counts = std::collections::BTreeMap<String, FrameCount>;
 
 /// Serializes drops under the names of their reasons.
 fn by_reason<S: Serializer>(
