@@ -147,7 +147,7 @@ pub struct HopOutcome {
 
 /// How long a queue had which length, after the warm-up. Its length is the cells that are charged
 /// to it, those of a frame that is being sent included.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct QueueLengthOutcome {
     /// The port: `leaf1.p3`.
     pub port: String,
@@ -160,7 +160,7 @@ pub struct QueueLengthOutcome {
 }
 
 /// The time for which a queue had one of some lengths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LengthBin {
     /// The shortest of these lengths: 0, or a power of two.
     pub least_cells: u32,

@@ -1,0 +1,140 @@
+//! Hosts on vhost-user sockets of a switch (`sluice host --vhost`), as guests are: no interface,
+//! and no kernel on the way of a frame. Backpressure is a queue that the switch does not read.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use host::report::{FlowReceived, HostReport, ReportLine};
+use nix::sys::signal::Signal;
+use testbed::{Daemon, Namespace, Process, Testbed, binary, eventually, idle, port};
+
+/// Two senders, and a port of 100 Mbit/s.
+const SWITCH: &str = "
+[port-defaults.pfc]
+mode    = \"on\"
+no_drop = [3]
+
+[port.a]
+vhost_user = \"DIR/a.sock\"
+vhost      = { queues = \"by-priority\" }
+
+[port.b]
+vhost_user = \"DIR/b.sock\"
+vhost      = { queues = \"by-priority\" }
+
+[port.slow]
+vhost_user = \"DIR/slow.sock\"
+vhost      = { queues = \"by-priority\" }
+speed      = \"100M\"
+";
+
+/// A host, killed on drop.
+struct Guest(Process);
+
+impl Guest {
+    /// Starts a host at the socket of a port, and waits until it is ready.
+    fn start(bed: &Testbed, at: &Namespace, name: &str, number: u8, arguments: &[&str]) -> Result<Self> {
+        let mut command = at.command(binary("sluice")?);
+        command.args(["host", "--json", "--interval", "100ms", "--mac"]).arg(mac(number));
+        command.arg("--vhost").arg(bed.dir().join(format!("{name}.sock"))).args(arguments);
+        let mut process = Process::start(name, &mut command)?;
+        process.wait_for("a line `ready`", |line| {
+            matches!(serde_json::from_str(line), Ok(ReportLine::Ready { .. })).then_some(())
+        })?;
+        Ok(Self(process))
+    }
+
+    fn report(&self) -> HostReport {
+        let of_line = |line: &String| match serde_json::from_str(line) {
+            Ok(ReportLine::Progress(report) | ReportLine::Final(report)) => Some(report),
+            _ => None,
+        };
+        self.0.stdout().iter().rev().find_map(of_line).unwrap_or_default()
+    }
+
+    /// Stops the host, and returns its last report.
+    fn stop(mut self) -> Result<HostReport> {
+        self.0.signal(Signal::SIGTERM)?;
+        let status = self.0.wait(Duration::ZERO)?;
+        ensure!(status.success(), "{status}\n{}", self.0.log());
+        Ok(self.report())
+    }
+}
+
+fn mac(number: u8) -> String {
+    format!("02:00:00:00:09:{number:02x}")
+}
+
+/// Returns the frames that were sent, and offered, of a priority.
+fn sent(reports: &[HostReport], priority: u8) -> (u64, u64) {
+    let flows = reports.iter().flat_map(|report| &report.sent).filter(|flow| flow.priority == priority);
+    flows.fold((0, 0), |(sent, offered), flow| (sent + flow.sent_frames, offered + flow.offered_frames))
+}
+
+fn received(report: &HostReport, priority: u8) -> impl Iterator<Item = &FlowReceived> {
+    report.received.iter().filter(move |flow| flow.priority == priority)
+}
+
+fn arrived(report: &HostReport, priority: u8) -> u64 {
+    received(report, priority).map(|flow| flow.received_frames).sum()
+}
+
+/// Both senders offer 100 Mbit/s of priority 3, and 2 Mbit/s of priority 5, which is below its
+/// share. Priority 3 is held back in the senders' queues, and loses nothing; priority 5 is not held
+/// back.
+#[test]
+fn two_hosts_into_a_slow_port_lose_nothing() -> Result<()> {
+    let bed = Testbed::new()?;
+    let at = bed.switch("switch")?;
+    let daemon = bed.daemon(&at, &SWITCH.replace("DIR", &bed.dir().display().to_string()))?;
+    let slow = Guest::start(&bed, &at, "slow", 3, &[])?;
+    let until_up = |daemon: &Daemon, name: &str| {
+        daemon.until(&format!("{name} is up"), |seen| port(seen, name).ok().filter(|port| port.up).map(drop))
+    };
+    until_up(&daemon, "slow")?;
+    let flows = [3, 5].map(|priority| {
+        let rate = if priority == 3 { "100M" } else { "2M" };
+        format!("to={},priority={priority},size=1000,rate={rate}", mac(3))
+    });
+    let arguments =
+        ["--flow", &flows[0], "--flow", &flows[1], "--wait", "--duration", "2s", "--linger", "600s"];
+    let mut senders =
+        [Guest::start(&bed, &at, "a", 1, &arguments)?, Guest::start(&bed, &at, "b", 2, &arguments)?];
+    daemon.until_announced(3)?;
+    for sender in &mut senders {
+        sender.0.send_line("go")?;
+    }
+    // All that was sent has arrived, and no more comes.
+    eventually("all has arrived", || {
+        let before = senders.each_ref().map(Guest::report);
+        let report = slow.report();
+        let is_over = before.iter().all(|report| report.elapsed_ns >= 2_000_000_000);
+        let all = [3, 5].iter().all(|&priority| {
+            let (sent, _) = sent(&before, priority);
+            sent > 0 && sent == arrived(&report, priority)
+        });
+        Ok((is_over && all && idle(&daemon.snapshot()?)).then_some(()))
+    })?;
+    let reports = senders.map(Guest::stop).into_iter().collect::<Result<Vec<_>>>()?;
+    let report = slow.stop()?;
+    for priority in [3, 5] {
+        assert_eq!(sent(&reports, priority).0, arrived(&report, priority), "priority {priority}");
+        for flow in received(&report, priority) {
+            let wrong =
+                [flow.lost_frames, flow.duplicated_frames, flow.reordered_frames, flow.corrupted_frames];
+            assert_eq!(wrong, [0; 4], "{flow:?}");
+        }
+    }
+    let ((of_three, offered), of_five) = (sent(&reports, 3), sent(&reports, 5));
+    assert!(of_three < offered, "priority 3 is held back in its senders: {of_three} of {offered}");
+    assert_eq!(of_five.0, of_five.1, "priority 5 is not");
+    let snapshot = daemon.snapshot()?;
+    for name in ["a", "b", "slow"] {
+        let port = port(&snapshot, name).context("a port")?;
+        let lost: u64 = port.priorities.iter().map(|priority| priority.no_drop_lost_frames).sum();
+        assert_eq!((lost, port.kernel_lost_frames), (0, 0), "{name}");
+    }
+    assert!(["a", "b"].iter().all(|name| testbed::pauses_sent(port(&snapshot, name).unwrap()) > 0));
+    daemon.stop()?;
+    Ok(())
+}
