@@ -3,8 +3,8 @@
 //!
 //! Rule: the switch goes on counting, and so do telemetry, metrics and all other users. The
 //! snapshot of that moment is kept in a file of the user, one for each daemon, and `sluice show`
-//! subtracts it, except with --absolute. It is for one run of the daemon only, which is known by its
-//! boot and its start on CLOCK_MONOTONIC: the clock of the day may be set meanwhile.
+//! subtracts it, except with --absolute. It is for one run of the daemon only, which is known by
+//! its boot and its start on CLOCK_MONOTONIC: the clock of the day may be set meanwhile.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;

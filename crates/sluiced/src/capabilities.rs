@@ -39,7 +39,7 @@ const NEEDED_LATER: [Capability; 7] = [
 ];
 
 /// What the process that restores interfaces needs: their settings, and a file in the folder of the
-/// control socket, whoever owns that.
+/// control socket, of any owner.
 pub const OF_RESTORER: [Capability; 2] = [Capability::CAP_NET_ADMIN, Capability::CAP_DAC_OVERRIDE];
 
 /// The capabilities of a process.
@@ -126,7 +126,7 @@ fn needed_later(config: &Config, has_bpf: bool) -> CapsHashSet {
     if !has_bpf {
         needed.insert(Capability::CAP_SYS_ADMIN);
     }
-    // Sockets of guests belong to whoever runs the guests.
+    // Sockets of guests belong to the users that run the guests.
     if config.vhost_user.iter().any(Option::is_some) {
         needed.insert(Capability::CAP_DAC_OVERRIDE);
     }

@@ -5,9 +5,9 @@
 pub struct Spread {
     /// The number in the middle; of an even number of them, the mean of the two in the middle.
     pub median: f64,
-    /// The least.
+    /// The lower end of the range.
     pub least: f64,
-    /// The greatest.
+    /// The upper end of the range.
     pub greatest: f64,
 }
 

@@ -169,8 +169,8 @@ fn no_symbolic_link_is_followed() -> Result<()> {
     for name in ["s.sock", "s.sock.restore"] {
         let link = shared.join(name);
         std::os::unix::fs::symlink(&precious, &link)?;
-        let said = Daemon::on_file(&switch, &file, &socket)?.failure()?;
-        ensure!(said.contains(&link.display().to_string()) && !said.contains("panicked"), "{said}");
+        let output = Daemon::on_file(&switch, &file, &socket)?.failure()?;
+        ensure!(output.contains(&link.display().to_string()) && !output.contains("panicked"), "{output}");
         ensure!(fs::read_to_string(&precious)? == "data" && fs::symlink_metadata(&link)?.is_symlink());
         ensure!(fs::metadata(&precious)?.permissions().mode() & 0o777 == 0o644);
         fs::remove_file(&link)?;

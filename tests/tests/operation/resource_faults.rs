@@ -1,6 +1,6 @@
 //! Resources that run out around a running daemon: disks, file descriptors, memory, and the file
 //! of its control socket. No-drop traffic goes on without a loss meanwhile, and what was refused is
-//! said (docs/reliability.md, "Faults on veths").
+//! output (docs/reliability.md, "Faults on veths").
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -79,10 +79,10 @@ fn a_capture_on_a_full_disk_ends_and_frees_its_slot() -> Result<()> {
             let mut command = Command::new("unshare");
             command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&disk);
             let failed = command.arg(binary("sluice")?).arg(daemon.socket()).output()?;
-            let said = String::from_utf8_lossy(&failed.stderr);
+            let output = String::from_utf8_lossy(&failed.stderr);
             let file = disk.join("a.pcapng").display().to_string();
             ensure!(!failed.status.success() && failed.stdout.is_empty(), "{failed:?}");
-            ensure!(said.contains("No space left on device") && said.contains(&file), "{said}");
+            ensure!(output.contains("No space left on device") && output.contains(&file), "{output}");
         }
         Ok(())
     })?;
@@ -101,8 +101,8 @@ fn a_daemon_whose_control_socket_was_removed_goes_on() -> Result<()> {
     let ((), run) = incast.run_while(&daemon, || {
         let hidden = daemon.socket().with_extension("hidden");
         fs::rename(daemon.socket(), &hidden)?;
-        let said = sluice(&daemon, &["show", "ports"]).expect_err("there is no socket").to_string();
-        ensure!(said.contains("no daemon"), "{said}");
+        let output = sluice(&daemon, &["show", "ports"]).expect_err("there is no socket").to_string();
+        ensure!(output.contains("no daemon"), "{output}");
         let text = fs::read_to_string(daemon.config())?;
         fs::write(daemon.config(), text.replace("static_cells = 4096", "static_cells = 4000"))?;
         let pid = nix::unistd::Pid::from_raw(daemon_pid(&hidden)?);

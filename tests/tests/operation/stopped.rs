@@ -140,6 +140,6 @@ fn stop_and_go(stopped: usize) -> Result<()> {
 }
 
 #[test]
-fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_says_so() -> Result<()> {
+fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() -> Result<()> {
     stop_and_go(0)
 }
