@@ -16,6 +16,8 @@ pub enum PortFault {
     Down(i32),
     /// The port was closed before its XON had left: its peer may stay paused until the pause ends.
     PeerNotReleased,
+    /// Received frames that were left in the rings of a port that has been removed.
+    LeftInRings(u64),
     /// The queueing discipline that the port installed on its interface could not be removed.
     QdiscStays(i32),
     /// Frames longer than any that a port accepts, received since the last report.

@@ -166,6 +166,34 @@ fn a_shut_down_port_waits_for_its_xon_and_not_forever() {
     }
 }
 
+/// Frames that still arrive while the XON waits to leave put another priority into XOFF. Its peer
+/// is released from that as well.
+#[test]
+fn a_priority_that_reaches_xoff_during_the_shutdown_is_released_too() {
+    let mut lab = Lab::new();
+    let mut settings = settings();
+    settings.ports[0].pfc.no_drop |= 1 << 4;
+    settings.ports[0].groups[4] = settings.ports[0].groups[3];
+    lab.apply(settings);
+    lab.hold(1, true);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(3);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    lab.wires[0].limit_kicks(0);
+    lab.handle.send(LoopCommand::ShutDown(0)).unwrap();
+    lab.turns(2);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 4)));
+    lab.turns(2);
+    assert!(lab.snapshot().ports[0].groups[4].xoff, "while the XON waits");
+    lab.wires[0].limit_kicks(usize::MAX);
+    lab.turns(5);
+    let last = lab.seen(0).last().cloned().expect("PFC").expect("a whole frame");
+    assert_eq!(last.quanta, [0; 8], "{last:?}");
+    assert!(!lab.snapshot().ports[0].up);
+    let mut replies = std::iter::from_fn(|| lab.handle.receive());
+    assert!(!replies.any(|reply| matches!(reply, Reply::Fault(0, PortFault::PeerNotReleased))));
+}
+
 /// What waits in the RX ring of a port is received before the port is shut down. What the released
 /// peer sends afterwards is in closed rings: an event names it, even right after an earlier one.
 #[test]
@@ -183,6 +211,23 @@ fn frames_in_the_rings_of_a_shut_down_port_are_received_or_reported() {
     lab.handle.send(LoopCommand::PortClosed(0)).unwrap();
     lab.turns(2);
     assert_eq!(lab.events(), [Event::KernelDropped { port: 0, frames: 7 }]);
+}
+
+/// The same of a port that a reload removes: its rings are closed once it has no settings.
+#[test]
+fn frames_in_the_rings_of_a_removed_port_are_reported() {
+    let mut lab = Lab::new();
+    lab.wires[0].close_externally();
+    let mut without = settings();
+    without.ports[0] = PortSettings::vacant();
+    lab.apply(without);
+    lab.turns(6);
+    assert!(lab.wires[0].is_detached());
+    (0..7).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.handle.send(LoopCommand::PortClosed(0)).unwrap();
+    lab.turns(2);
+    let mut replies = std::iter::from_fn(|| lab.handle.receive());
+    assert!(replies.any(|reply| matches!(reply, Reply::Fault(0, PortFault::LeftInRings(7)))));
 }
 
 #[test]

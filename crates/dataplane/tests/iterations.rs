@@ -389,8 +389,8 @@ fn turns_are_counted_by_the_time_they_took() {
     assert_eq!(turns, after.loop_turns - 1, "all but the first");
 }
 
-/// The peer of port 1 has no room for queue 3, as a guest that hangs. Its frames stay in the switch,
-/// which is an event after 5 s, and counted; other queues go on.
+/// The peer of port 1 has no room for queue 3, as a guest that hangs. Its frames stay in the
+/// switch, which is an event after 5 s, and counted; other queues go on.
 #[test]
 fn a_peer_without_room_is_no_silent_pause() {
     let mut lab = Lab::new();

@@ -189,7 +189,8 @@ impl Egress {
     }
 
     /// Returns when the host should next send, gathering the frames of `GATHER_NS`; `None` if
-    /// nothing will ever be due, or only for full queues. State as of the last `advance`, which was at `now`.
+    /// nothing will ever be due, or only for full queues. State as of the last `advance`, which was
+    /// at `now`.
     pub fn next_send(&self, now: Instant) -> Option<Instant> {
         let due = (0..PRIORITIES).filter(|&queue| !self.blocked.contains(queue)).filter_map(|queue| {
             let (due, flow) = self.head(queue)?;

@@ -23,7 +23,8 @@ use xdp::{MAX_POSTED, PortConfig, Umem, Waiter, XdpPort};
 const FRAMES_PER_QUEUE: usize = 2 * MAX_POSTED;
 /// Bytes of the virtio header before each frame.
 const VIRTIO_HEADER: u16 = 12;
-/// Bytes of a driver's buffers: for frames of an ordinary length, or for all, as each is sent in one.
+/// Bytes of a driver's buffers: for frames of an ordinary length, or for all, as each is sent in
+/// one.
 const ORDINARY_BUFFER_BYTES: u32 = 2048;
 const JUMBO_BUFFER_BYTES: u32 = 10_240;
 /// Frames of a host's memory for transmission.

@@ -56,6 +56,10 @@ impl Lab {
         let (switch, host) = (lab.space("switch"), lab.space("host"));
         ip(&format!("netns add {switch}"));
         ip(&format!("netns add {host}"));
+        // Its kernel would send something by itself, at any time.
+        for which in ["all", "default"] {
+            ip(&format!("netns exec {host} sysctl -qw net.ipv6.conf.{which}.disable_ipv6=1"));
+        }
         ip(&format!("link add name port-host netns {switch} type veth peer name eth0 netns {host}"));
         ip(&format!("-n {switch} link set dev port-host up"));
         ip(&format!("-n {host} addr add 10.9.0.1/24 dev eth0"));

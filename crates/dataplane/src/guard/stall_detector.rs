@@ -130,16 +130,18 @@ mod tests {
         (LoopState::Awake(Instant(10 * MS + half_ms * MS / 2)), true)
     }
 
+    const NONE: [usize; 0] = [];
+
     #[test]
     fn a_running_loop_is_not_paused_for() {
         let busy: Vec<_> = (0..20).map(iterated).collect();
-        assert_eq!(pauses_sent(&busy), []);
+        assert_eq!(pauses_sent(&busy), NONE);
         assert_eq!(
             pauses_sent(&[(ASLEEP, false); 20]),
-            [],
+            NONE,
             "a loop that sleeps while nothing comes in is not"
         );
-        assert_eq!(pauses_sent(&[(LoopState::Ended, true); 20]), [], "a loop that has ended is not");
+        assert_eq!(pauses_sent(&[(LoopState::Ended, true); 20]), NONE, "a loop that has ended is not");
     }
 
     #[test]
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn a_sleeper_that_runs_between_two_checks_does_not_stall() {
         let states: Vec<_> = (0..20).map(|n| (asleep_after(7 + n), true)).collect();
-        assert_eq!(pauses_sent(&states), []);
+        assert_eq!(pauses_sent(&states), NONE);
     }
 
     /// A loop was asleep when its thread was stopped: it wakes half a second after frames came, and

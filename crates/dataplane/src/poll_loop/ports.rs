@@ -57,12 +57,13 @@ impl<P: Port> PollLoop<P> {
                 return false;
             }
             Shutdown::Receiving(_) => {
-                self.switch.release_peer(port);
                 self.shutdowns[port] = Some(Shutdown::Releasing(now));
                 now
             }
             Shutdown::Releasing(since) => since,
         };
+        // Each time: what was received meanwhile may have put a priority into XOFF again.
+        self.switch.release_peer(port);
         let (rings, memory) = (&mut self.ports[port], &mut self.memory);
         self.iteration.send_pfc(port, rings, &mut self.switch, memory, now);
         let is_released = self.switch.is_peer_released(port);
@@ -131,10 +132,15 @@ impl<P: Port> PollLoop<P> {
     }
 
     /// Reports the received frames that were left in the closed rings, given the number `before`.
-    /// Those of a port that was removed are counted only.
+    /// A port that was removed has no name here any more.
     fn report_left_behind(&mut self, port: usize, before: u64, now: Instant) {
         let frames = self.ports[port].kernel_counters().rx_closed_frames.saturating_sub(before);
-        if frames > 0 && !self.switch.is_vacant(port) {
+        if frames == 0 {
+            return;
+        }
+        if self.switch.is_vacant(port) {
+            self.mailbox.notify(Reply::Fault(port, PortFault::LeftInRings(frames)));
+        } else {
             self.switch.kernel_dropped(port, frames, now);
         }
     }

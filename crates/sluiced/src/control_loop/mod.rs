@@ -33,6 +33,7 @@ use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
 use crate::ports::link_monitor::{LinkEvent, LinkMonitor, look_up};
 use crate::ports::supervisor::PortSupervisor;
+use crate::ports::vhost::is_socket;
 use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
 use crate::telemetry_events::TelemetryEvents;
@@ -514,7 +515,7 @@ impl ControlLoop {
     /// Looks at the interface of a port that is to come up: what an operator has just done to it
     /// may not have been reported yet.
     fn look_at_interface(&mut self, slot: usize) {
-        let name = self.running.slots().interface(slot).filter(|name| !name.starts_with('/'));
+        let name = self.running.slots().interface(slot).filter(|name| !is_socket(name));
         let found = name.and_then(|name| look_up(&[name.to_owned()]).ok()?.pop());
         if let Some(interface) = found {
             self.ports.link_changed(LinkEvent { port: slot, interface });
@@ -571,6 +572,10 @@ impl ControlLoop {
                 let what = "the port was closed before its XON had left: its peer may stay paused until its pause ends";
                 (EventKind::PeerNotReleased, what.to_owned())
             }
+            PortFault::LeftInRings(frames) => (
+                EventKind::KernelDropped,
+                format!("{frames} received frames were left in the rings of a port that was removed"),
+            ),
             PortFault::QdiscStays(errno) => {
                 let what = "the queueing discipline of the port stays on its interface";
                 (EventKind::QdiscStays, format!("{what}: {}", error(errno)))

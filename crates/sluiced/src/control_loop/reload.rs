@@ -157,6 +157,10 @@ impl ControlLoop {
             (CommandStage::WaitingForPorts(slots, until), _)
                 if self.ports.are_settled(&slots) || Instant::now() >= until =>
             {
+                if !self.ports.are_settled(&slots) {
+                    let late = "some ports are still being opened or closed: `sluice show ports` says which";
+                    order.changes.push(late.to_owned());
+                }
                 let outcome = self.outcome(order.pending.as_ref(), order.changes);
                 return answer_command(order.pending, outcome);
             }

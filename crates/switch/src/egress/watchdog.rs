@@ -22,8 +22,8 @@ impl Egress {
         self.watchdog.needs_manual_recovery()
     }
 
-    /// Returns when a priority was last paused. A port whose transmissions do not complete, or whose
-    /// peer has no room for the priority, is as if it were paused again with each check.
+    /// Returns when a priority was last paused. A port whose transmissions do not complete, or
+    /// whose peer has no room for the priority, is as if it were paused again with each check.
     fn received_at(&self, priority: usize) -> Instant {
         let received_at = self.pauses.last_xoff_at(priority);
         let is_stuck = self.tx_stall.stalled_since().is_some() || !self.without_room(priority).is_empty();
@@ -48,8 +48,8 @@ impl Egress {
         self.room_stalls.check(queue, (self.queues[queue].completed_frames(), waits), now)
     }
 
-    /// Returns what the watchdog of a priority sees. A queue without room at the peer is paused, and
-    /// the other queues of its priority are not.
+    /// Returns what the watchdog of a priority sees. A queue without room at the peer is paused,
+    /// and the other queues of its priority are not.
     pub(crate) fn observation(&mut self, priority: usize, now: Instant) -> PauseObservation {
         let waiting = self.backlogged.and(self.pause_map.of(priority));
         let without_room = self.without_room(priority);

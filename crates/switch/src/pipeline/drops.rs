@@ -147,8 +147,8 @@ impl Switch {
         port
     }
 
-    /// Counts frames that `port` did not accept from a guest, as received and dropped. Their lengths
-    /// are unknown. Those of a no-drop priority are losses.
+    /// Counts frames that `port` did not accept from a guest, as received and dropped. Their
+    /// lengths are unknown. Those of a no-drop priority are losses.
     #[cold]
     pub fn refused_frames(&mut self, port: usize, refused: &RefusedFrames) {
         let of_priorities = refused.by_priority.iter().sum::<u32>();

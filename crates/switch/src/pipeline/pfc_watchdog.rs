@@ -34,8 +34,8 @@ impl Switch {
         }
     }
 
-    /// Checks whether what was passed to the kernel completes, and whether peers have room, on every
-    /// port. A port that is stalled is of interest to its watchdog.
+    /// Checks whether what was passed to the kernel completes, and whether peers have room, on
+    /// every port. A port that is stalled is of interest to its watchdog.
     #[cold]
     pub(crate) fn check_tx(&mut self, now: Instant) {
         self.timers.next_tx_check = now + CHECK_NS;

@@ -19,7 +19,7 @@ use crate::settings::Sources;
 
 /// Maximum number of series of a port, and of the switch beside its ports, as
 /// docs/monitoring/metrics.md states.
-const MOST_OF_A_PORT: usize = 651;
+const MOST_OF_A_PORT: usize = 669;
 const MOST_OF_THE_SWITCH: usize = 120;
 
 fn device() -> Device {

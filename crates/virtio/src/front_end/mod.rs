@@ -423,12 +423,14 @@ impl FrontEnd {
         }
     }
 
-    /// True if a frame was received on some queue.
-    pub fn has_received(&self) -> bool {
-        self.pairs.iter().any(|pair| pair.rx.has_used())
+    /// True if a frame was received on some queue, or one that was sent has been read. Both end a
+    /// sleep, as a queue that was full has room again.
+    pub fn has_used(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.rx.has_used() || pair.tx.has_used())
     }
 
-    /// Sets whether received frames make a descriptor of [`FrontEnd::poll_fds`] readable.
+    /// Sets whether used buffers, of received and of sent frames, make a descriptor of
+    /// [`FrontEnd::poll_fds`] readable.
     pub fn set_interrupts(&mut self, wanted: bool) {
         for pair in &mut self.pairs {
             pair.rx.set_interrupts(wanted);

@@ -83,15 +83,18 @@ impl<M: FrameMemory> FrontEndPort<M> {
         let Self { front_end, queues, .. } = self;
         let queue = &mut queues[pair];
         while queue.room > 0
-            && let Some(TxDesc { frame, len, .. }) = queue.waiting.pop_front()
+            && let Some(next) = queue.waiting.pop_front()
         {
             let mut is_sent = false;
-            memory.whole(&frame, len.into(), |bytes| {
+            memory.whole(&next.frame, next.len.into(), |bytes| {
                 is_sent = front_end.send(pair, bytes);
                 false
             });
-            debug_assert!(is_sent, "there was room");
-            queue.unread.push_back(frame);
+            if !is_sent {
+                queue.waiting.push_front(next); // it takes more buffers than are free
+                break;
+            }
+            queue.unread.push_back(next.frame);
             queue.room -= 1;
         }
         front_end.flush(pair);
@@ -167,7 +170,7 @@ impl<M: FrameMemory> Port for FrontEndPort<M> {
     }
 
     fn has_pending(&self) -> bool {
-        self.front_end.has_received()
+        self.front_end.has_used()
     }
 
     fn close(&mut self, _memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {

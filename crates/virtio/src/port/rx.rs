@@ -1,9 +1,10 @@
 //! Frames from the guest: reading its TX queues.
 //!
 //! Rule: the queues that are not paused get equal parts of a batch, beginning with another one each
-//! time; what one leaves the others use. A queue gives at most [`GUEST_BATCH_CELLS`] a batch, or one
-//! frame of more, which is what may arrive after XOFF, and so what headroom must hold. A frame for which the switch has no
-//! memory stays in the guest; one that breaks the rules counts as received and dropped. Source: Virtual I/O Device 1.2, 5.1.6.2 "Packet Transmission".
+//! time; what one leaves the others use. A queue gives at most [`GUEST_BATCH_CELLS`] a batch, or
+//! one frame of more, which is what may arrive after XOFF, and so what headroom must hold. A frame
+//! for which the switch has no memory stays in the guest; one that breaks the rules counts as
+//! received and dropped. Source: Virtual I/O Device 1.2, 5.1.6.2 "Packet Transmission".
 
 use switch::settings::GUEST_BATCH_CELLS;
 use switch::{FrameId, FrameMemory, LONGEST_RECEIVED_BYTES, RxDesc};

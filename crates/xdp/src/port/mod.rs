@@ -453,7 +453,7 @@ impl Drop for XdpPort {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!(interface, %error, "the qdisc stays");
                 }
-                PortFault::PeerNotReleased => {} // of the poll loop
+                PortFault::PeerNotReleased | PortFault::LeftInRings(_) => {} // of the poll loop
                 PortFault::TooLong { frames, longest_bytes } => {
                     tracing::warn!(interface, frames, longest_bytes, "frames came in that fit no port");
                 }
