@@ -229,7 +229,7 @@ impl PortSupervisor {
             return Some(format!("it cannot be opened, which is tried again each second: {why}"));
         }
         Some(match port.fsm.link() {
-            LinkState::Gone if is_socket(name) => {
+            LinkState::Gone if vhost::is_socket(name) => {
                 format!("it is opened once a guest's driver has started on {name}")
             }
             LinkState::Gone => format!("it is opened once there is an interface {name}"),
