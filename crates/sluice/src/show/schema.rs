@@ -25,8 +25,10 @@ use crate::output;
 use crate::settings;
 use crate::settings::set::SetOutcome;
 
-/// What other commands print: its name here, the command, and the schema.
-const COMMANDS: [(&str, &str, fn() -> Value); 9] = [
+/// What a command prints: its name here, the command, and the schema.
+type CommandSchema = (&'static str, &'static str, fn() -> Value);
+
+const COMMANDS: [CommandSchema; 9] = [
     ("events", "events --json, a line", of::<Event>),
     ("check", "check --json", of::<Vec<Message>>),
     ("sim", "sim --json", of::<Results>),

@@ -157,7 +157,7 @@ mod tests {
         let calls: Vec<_> = (0..8).map(|_| (8, true)).collect();
         let lost: Vec<_> = (20..28).map(|index| vec![index]).collect();
         assert_eq!(walk(&mut losses, &calls), lost);
-        assert_eq!(walk(&mut losses, &[(0, false)]), [vec![]]);
+        assert_eq!(walk(&mut losses, &[(0, false)]).concat().len(), 0);
     }
 
     #[test]

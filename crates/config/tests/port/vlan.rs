@@ -63,7 +63,7 @@ fn a_vlan_of_one_port_alone_is_warned_of() {
 /// Two customers and a trunk, with flood limits.
 #[test]
 fn the_vlan_file() {
-    let config = parse(include_str!("../../../config/vlans.toml"));
+    let config = parse(include_str!("../../../../config/vlans.toml"));
     assert_eq!(config.warnings.list(), []);
     let ports = &config.switch.ports;
     let access = |pvid| VlanSettings::Access { pvid };

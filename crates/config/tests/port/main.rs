@@ -1,0 +1,4 @@
+//! Settings of ports: VLANs, and vhost-user sockets.
+
+mod vhost;
+mod vlan;
