@@ -120,7 +120,8 @@ impl Hpcc {
         } else {
             self.reference_bytes + additive_bytes
         };
-        self.window_bytes = window.clamp(self.frame_bytes.min(additive_bytes), self.max_bytes);
+        let least_bytes = self.frame_bytes.min(additive_bytes).min(self.max_bytes);
+        self.window_bytes = window.clamp(least_bytes, self.max_bytes);
         if is_update {
             self.stage = if is_multiplicative { 0 } else { self.stage + 1 };
             self.reference_bytes = self.window_bytes;
@@ -198,5 +199,15 @@ mod tests {
         assert!((flow.load - 0.1).abs() < 1e-12, "a tenth of T at full load: {}", flow.load);
         flow.on_ack(&ack(2, 3, &[hop(2_000, 5_000, 0)]));
         assert!((flow.load - 0.1).abs() < 1e-12, "another path: nothing to compare with");
+    }
+
+    /// Of a T of 10 ns the bandwidth–delay product is 125 bytes, less than a frame and a step.
+    #[test]
+    fn a_window_is_at_most_the_bandwidth_delay_product() {
+        let settings = HpccSettings { base_rtt_ns: 10, additive_bytes: 500.0, ..HpccSettings::PAPER };
+        let mut flow = Hpcc::new(settings, &PATH);
+        flow.on_ack(&ack(0, 1, &[hop(0, 0, 0)]));
+        flow.on_ack(&ack(1, 2, &[hop(1_000, 12_500, 0)]));
+        assert_eq!(flow.window_bytes(), 125);
     }
 }
