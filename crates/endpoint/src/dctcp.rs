@@ -130,7 +130,8 @@ mod tests {
 
     fn ack(number: u64, next_number: u64, marked: bool) -> AckSample<'static> {
         let now = Instant(0);
-        AckSample { now, number, next_number, acked_bytes: 1000, marked, rtt_ns: 1, limited: true, hops: &[] }
+        let (acked_bytes, rtt_ns, limited, hops) = (1000, None, true, &[][..]);
+        AckSample { now, number, next_number, acked_bytes, marked, rtt_ns, limited, hops }
     }
 
     #[test]

@@ -74,8 +74,11 @@ impl Hpcc {
         }
     }
 
-    /// Handles an acknowledgment.
+    /// Handles an acknowledgment. Records of a repetition are as good as any others.
     pub fn on_ack(&mut self, ack: &AckSample) {
+        if ack.hops.is_empty() {
+            return;
+        }
         // The first record, or the path has changed: there is nothing to compare it with.
         let is_same_path = self.links.iter().map(|hop| hop.link).eq(ack.hops.iter().map(|hop| hop.link));
         if self.links.is_empty() || !is_same_path {
@@ -155,7 +158,7 @@ mod tests {
 
     fn ack<'h>(number: u64, next_number: u64, hops: &'h [HopRecord]) -> AckSample<'h> {
         let (now, acked_bytes) = (Instant(0), 1000);
-        AckSample { now, number, next_number, acked_bytes, marked: false, rtt_ns: 1, limited: true, hops }
+        AckSample { now, number, next_number, acked_bytes, marked: false, rtt_ns: None, limited: true, hops }
     }
 
     /// A full link with a queue of one bandwidth–delay product: U is 2, the window 0.95/2 of

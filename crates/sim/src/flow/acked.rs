@@ -61,11 +61,9 @@ impl AckedSender {
         let received = Acknowledgment { expected, number, is_nak: ack.is_nak };
         let outcome = self.window.acknowledge(received, now);
         let Some(transport) = &mut self.transport else { return };
-        if let Some(rtt_ns) = outcome.rtt_ns {
-            let (marked, acked_bytes) = (ack.marked, outcome.acked_bytes);
-            let sample = AckSample { now, number, next_number, acked_bytes, marked, rtt_ns, limited, hops };
-            transport.on_ack(&sample);
-        }
+        let (marked, acked_bytes, rtt_ns) = (ack.marked, outcome.acked_bytes, outcome.rtt_ns);
+        let sample = AckSample { now, number, next_number, acked_bytes, marked, rtt_ns, limited, hops };
+        transport.on_ack(&sample);
         if let Some(lost) = outcome.lost {
             transport.on_loss(lost, next_number, now);
         }
