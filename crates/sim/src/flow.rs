@@ -425,7 +425,8 @@ impl Flow {
             let ack = is_first.then(|| AckContent::new(receiver.next_number, number, marked, true));
             return ReceiveOutcome { sends_cnp, completed: None, counts: false, ack };
         }
-        receiver.is_nak_sent = false;
+        // A repetition of what has arrived does not end the gap that was reported.
+        receiver.is_nak_sent &= number != receiver.next_number;
         receiver.received_frames += 1;
         receiver.last_arrival = Some(now);
         receiver.marked_frames += u64::from(marked);
@@ -510,5 +511,55 @@ impl Receiver {
             self.first_message += 1;
         }
         Some(completed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{AckSettings, Start};
+
+    /// Frame 1 is missing: its gap is reported once, although a copy of frame 0 arrives meanwhile.
+    #[test]
+    fn a_gap_is_reported_once() {
+        let mut flow = flow_of_go_back_n();
+        let mut acked =
+            |number: u64| flow.receive(number, false, 1000, 0).ack.map(|ack| (ack.expected, ack.is_nak));
+        assert_eq!(acked(0), Some((1, false)));
+        assert_eq!(acked(2), Some((1, true)));
+        assert_eq!(acked(3), None);
+        assert_eq!(acked(0), Some((1, false)), "a copy");
+        assert_eq!(acked(4), None, "the gap is the same");
+        assert_eq!(acked(1), Some((2, false)));
+        assert_eq!(acked(3), Some((2, true)), "another one");
+    }
+
+    fn flow_of_go_back_n() -> Flow {
+        let acks = AckSettings {
+            priority: 0,
+            dscp: 0,
+            retransmission: Retransmission::GoBackN,
+            timeout_ns: 1000,
+            transport: None,
+        };
+        let traffic = Traffic {
+            name: String::new(),
+            flows: vec![(0, 1)],
+            ranks: Vec::new(),
+            priority: 0,
+            dscp: 0,
+            frame_bytes: 1000,
+            rate_bps: 1_000_000_000,
+            pattern: Pattern::Constant,
+            sizes: None,
+            start: Start::At(0),
+            stop_ns: 1_000_000,
+            ecn: false,
+            dcqcn: None,
+            acks: Some(acks),
+        };
+        let headers = PacketHeaders { flow: 0, from: 0, to: 1, priority: 0, dscp: 0, ecn: 0, len: 1000 };
+        let path = FlowPath { max_bps: 1_000_000_000, base_rtt_ns: 1, hops: 0, frame_bytes: 1000 };
+        Flow::new((0, &traffic), 0, headers, 0, &path, 0)
     }
 }
