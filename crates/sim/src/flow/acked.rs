@@ -53,6 +53,12 @@ impl AckedSender {
         Some((bps as u64).max(1))
     }
 
+    /// True if frames that were held back may catch up with the rate: not with a window below one
+    /// frame, which permits a frame per spacing and no more.
+    pub(crate) fn may_burst(&self) -> bool {
+        self.transport.as_ref().is_none_or(|transport| transport.window_bytes() >= self.frame_bytes)
+    }
+
     /// Handles an acknowledgment of a flow whose next new frame is `next_number`.
     pub(crate) fn acknowledge(&mut self, ack: &AckContent, hops: &[HopRecord], next_number: u64, now: Picos) {
         let now = instant(now);
