@@ -394,12 +394,16 @@ impl Flow {
     }
 
     /// Handles an acknowledgment, with the records of the switches that its frame passed.
-    pub(crate) fn acknowledge(&mut self, ack: &AckContent, int: Option<&mut IntLog>, now: Picos) {
+    pub(crate) fn acknowledge(&mut self, ack: &AckContent, mut int: Option<&mut IntLog>, now: Picos) {
         let next_number = self.sender.sent_frames;
         if let Some(acked) = &mut self.sender.acked {
             let number = acked.expand(ack.number);
-            let hops = int.map(|int| int.take(self.headers.flow, number)).unwrap_or_default();
+            let flow = self.headers.flow;
+            let hops = int.as_mut().map(|int| int.take(flow, number)).unwrap_or_default();
             acked.acknowledge(ack, &hops, next_number, now);
+            if let Some(int) = int {
+                int.forget_before(flow, acked.window.first());
+            }
         }
     }
 
