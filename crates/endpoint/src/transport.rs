@@ -20,7 +20,7 @@ use crate::timely::{Timely, TimelySettings};
 /// The path of a flow, as its sender knows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowPath {
-    /// The most that the flow sends, in bit/s: the speed of the sender's link, or less.
+    /// Speed of the sender's link, in bit/s; links behind it may be slower.
     pub max_bps: u64,
     /// Round-trip time of a frame through empty queues.
     pub base_rtt_ns: Nanos,

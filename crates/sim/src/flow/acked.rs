@@ -9,10 +9,10 @@ use crate::packet::AckContent;
 use crate::scenario::AckSettings;
 use crate::time::{NEVER, Picos, instant, picos};
 
-/// The most frames of a flow from the first unacknowledged one on. The 24 bits of an
-/// acknowledgment's numbers tell twice as many apart.
+/// The most frames of a flow from the first unacknowledged one on, far fewer than an
+/// acknowledgment's numbers tell apart before and behind it.
 const MAX_UNACKED_FRAMES: usize = 1 << 16;
-/// Numbers that an acknowledgment tells apart.
+/// Numbers that the 24 bits of an acknowledgment tell apart.
 const NUMBERS: u64 = 1 << 24;
 
 /// The state of a flow whose frames are acknowledged.
