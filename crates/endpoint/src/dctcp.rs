@@ -43,6 +43,8 @@ pub struct Dctcp {
     estimate_ends: u64,
     /// Marks of frames before this were sent with the window that was cut.
     cut_ends: u64,
+    /// True if nothing new was acknowledged since a timeout.
+    timed_out: bool,
 }
 
 impl Dctcp {
@@ -59,11 +61,13 @@ impl Dctcp {
             marked_bytes: 0,
             estimate_ends: 0,
             cut_ends: 0,
+            timed_out: false,
         }
     }
 
     /// Handles an acknowledgment.
     pub fn on_ack(&mut self, ack: &AckSample) {
+        self.timed_out &= ack.acked_bytes == 0;
         self.acked_bytes += ack.acked_bytes;
         self.marked_bytes += if ack.marked { ack.acked_bytes } else { 0 };
         if ack.number >= self.estimate_ends && self.acked_bytes > 0 {
@@ -103,9 +107,12 @@ impl Dctcp {
         }
     }
 
-    /// Begins again with one frame, in slow start up to half the window (RFC 5681, section 3.1).
+    /// Begins again with one frame, in slow start up to half the window; further timeouts in a row
+    /// do not change this threshold (RFC 5681, section 3.1).
     pub fn on_timeout(&mut self) {
-        self.threshold_bytes = (self.window_bytes / 2.0).max(2.0 * self.frame_bytes);
+        if !std::mem::replace(&mut self.timed_out, true) {
+            self.threshold_bytes = (self.window_bytes / 2.0).max(2.0 * self.frame_bytes);
+        }
         self.window_bytes = self.frame_bytes;
     }
 
@@ -130,7 +137,8 @@ mod tests {
 
     fn ack(number: u64, next_number: u64, marked: bool) -> AckSample<'static> {
         let now = Instant(0);
-        AckSample { now, number, next_number, acked_bytes: 1000, marked, rtt_ns: 1, limited: true, hops: &[] }
+        let (acked_bytes, rtt_ns, limited, hops) = (1000, None, true, &[][..]);
+        AckSample { now, number, next_number, acked_bytes, marked, rtt_ns, limited, hops }
     }
 
     #[test]
@@ -185,5 +193,10 @@ mod tests {
         assert_eq!(flow.window_bytes(), 40_000);
         flow.on_timeout();
         assert_eq!((flow.window_bytes(), flow.threshold_bytes), (1000, 20_000.0));
+        flow.on_timeout();
+        assert_eq!((flow.window_bytes(), flow.threshold_bytes), (1000, 20_000.0), "in a row");
+        flow.on_ack(&ack(80, 81, false));
+        flow.on_timeout();
+        assert_eq!((flow.window_bytes(), flow.threshold_bytes), (1000, 2000.0));
     }
 }

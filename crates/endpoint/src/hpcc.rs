@@ -74,8 +74,11 @@ impl Hpcc {
         }
     }
 
-    /// Handles an acknowledgment.
+    /// Handles an acknowledgment. Records of a repetition are as good as any others.
     pub fn on_ack(&mut self, ack: &AckSample) {
+        if ack.hops.is_empty() {
+            return;
+        }
         // The first record, or the path has changed: there is nothing to compare it with.
         let is_same_path = self.links.iter().map(|hop| hop.link).eq(ack.hops.iter().map(|hop| hop.link));
         if self.links.is_empty() || !is_same_path {
@@ -120,7 +123,8 @@ impl Hpcc {
         } else {
             self.reference_bytes + additive_bytes
         };
-        self.window_bytes = window.clamp(self.frame_bytes.min(additive_bytes), self.max_bytes);
+        let least_bytes = self.frame_bytes.min(additive_bytes).min(self.max_bytes);
+        self.window_bytes = window.clamp(least_bytes, self.max_bytes);
         if is_update {
             self.stage = if is_multiplicative { 0 } else { self.stage + 1 };
             self.reference_bytes = self.window_bytes;
@@ -154,7 +158,7 @@ mod tests {
 
     fn ack<'h>(number: u64, next_number: u64, hops: &'h [HopRecord]) -> AckSample<'h> {
         let (now, acked_bytes) = (Instant(0), 1000);
-        AckSample { now, number, next_number, acked_bytes, marked: false, rtt_ns: 1, limited: true, hops }
+        AckSample { now, number, next_number, acked_bytes, marked: false, rtt_ns: None, limited: true, hops }
     }
 
     /// A full link with a queue of one bandwidth–delay product: U is 2, the window 0.95/2 of
@@ -198,5 +202,15 @@ mod tests {
         assert!((flow.load - 0.1).abs() < 1e-12, "a tenth of T at full load: {}", flow.load);
         flow.on_ack(&ack(2, 3, &[hop(2_000, 5_000, 0)]));
         assert!((flow.load - 0.1).abs() < 1e-12, "another path: nothing to compare with");
+    }
+
+    /// Of a T of 10 ns the bandwidth–delay product is 125 bytes, less than a frame and a step.
+    #[test]
+    fn a_window_is_at_most_the_bandwidth_delay_product() {
+        let settings = HpccSettings { base_rtt_ns: 10, additive_bytes: 500.0, ..HpccSettings::PAPER };
+        let mut flow = Hpcc::new(settings, &PATH);
+        flow.on_ack(&ack(0, 1, &[hop(0, 0, 0)]));
+        flow.on_ack(&ack(1, 2, &[hop(1_000, 12_500, 0)]));
+        assert_eq!(flow.window_bytes(), 125);
     }
 }

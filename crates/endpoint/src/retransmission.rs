@@ -6,21 +6,28 @@
 //! - go-back-N: the receiver discards a frame that does not have the expected number, and reports
 //!   the first of them (NAK). The sender repeats everything from the expected number on.
 //! - selective: the receiver keeps it, and the sender repeats only what is lost: a frame is, when
-//!   three that were sent after it are acknowledged.
+//!   one is acknowledged that was sent three or more transmissions after it. A single
+//!   acknowledgment is enough, and repetitions count as transmissions, too.
+//!
+//! An acknowledgment does not tell which transmission of a frame arrived. One that comes sooner
+//! after the last than the shortest round-trip time is of an earlier one, and tells nothing about
+//! losses. One that comes later is taken to be of the last.
 //!
 //! If nothing new is acknowledged for the timeout, all that was sent is taken to be lost. Each
 //! timeout in a row doubles the time, up to 64 times.
 //!
 //! Sources: InfiniBand Architecture Specification volume 1, 9.7.5 (acknowledgments, one NAK for
-//! each sequence error); RFC 6675, section 4 (three later ones); RFC 8985, section 6.2 (in the
-//! order of transmission, so that repetitions are recognized as lost, too); RFC 6298, section 5
-//! (timer).
+//! each sequence error); M. Mathis, J. Mahdavi, "Forward Acknowledgement: Refining TCP Congestion
+//! Control" (SIGCOMM 1996) (the distance to the last one that arrived, not the number of those that
+//! did, as RFC 6675 counts); RFC 8985, section 6.2 (in the order of transmission, so that
+//! repetitions are recognized as lost, too; the shortest round-trip time, steps 1 and 2. Its
+//! threshold is a time, ours a distance); RFC 6298, section 5 (timer).
 
 use std::collections::{BTreeSet, VecDeque};
 
 use switch::{Instant, Nanos};
 
-/// Frames acknowledged after one that is taken to be lost (DupThresh).
+/// Transmissions from a frame that is taken to be lost to an acknowledged one.
 const LATER_FRAMES: u64 = 3;
 /// The most doublings of the timeout.
 const MAX_BACKOFF: u32 = 6;
@@ -72,6 +79,8 @@ pub struct SendWindow {
     lost: BTreeSet<u64>,
     in_flight_bytes: u64,
     sent: u64,
+    /// The shortest round-trip time of frames that were sent once.
+    min_rtt_ns: Option<Nanos>,
     expires_at: Instant,
     backoff: u32,
     retransmitted_frames: u64,
@@ -107,6 +116,7 @@ impl SendWindow {
             lost: BTreeSet::new(),
             in_flight_bytes: 0,
             sent: 0,
+            min_rtt_ns: None,
             expires_at: Instant::NEVER,
             backoff: 0,
             retransmitted_frames: 0,
@@ -166,6 +176,7 @@ impl SendWindow {
         let acked = self.frame_mut(ack.number).filter(|_| !ack.is_nak).copied();
         let is_first = |frame: &SentFrame| frame.state == FrameState::InFlight && !frame.is_repeated;
         outcome.rtt_ns = acked.filter(is_first).map(|frame| now.0.saturating_sub(frame.sent_at.0));
+        self.min_rtt_ns = [self.min_rtt_ns, outcome.rtt_ns].into_iter().flatten().min();
         while self.first < ack.expected && !self.frames.is_empty() {
             outcome.acked_bytes += self.mark_acked(self.first);
             self.frames.pop_front();
@@ -173,6 +184,7 @@ impl SendWindow {
         }
         if self.retransmission == Retransmission::Selective {
             outcome.acked_bytes += self.mark_acked(ack.number);
+            let acked = acked.filter(|frame| self.is_of_last_transmission(frame, now));
             outcome.lost = acked.and_then(|frame| self.find_lost(frame.transmission));
         } else if ack.is_nak {
             outcome.lost = self.lose_from(ack.expected);
@@ -199,6 +211,12 @@ impl SendWindow {
             }
         }
         len
+    }
+
+    /// False if the acknowledgment of a repeated frame comes too soon for its repetition.
+    fn is_of_last_transmission(&self, frame: &SentFrame, now: Instant) -> bool {
+        let since_ns = now.0.saturating_sub(frame.sent_at.0);
+        !frame.is_repeated || self.min_rtt_ns.is_none_or(|min_rtt_ns| since_ns >= min_rtt_ns)
     }
 
     /// Finds the frames whose last transmission was three or more before an acknowledged one, and
@@ -339,6 +357,31 @@ mod tests {
         let last = window.acknowledge(ack(6, 1), Instant(24 * US));
         assert_eq!((last.acked_bytes, last.rtt_ns), (1000, None), "Karn's rule");
         assert_eq!((window.retransmitted_frames(), window.timeouts(), window.frames()), (1, 0, 0));
+    }
+
+    /// A single acknowledgment tells, if it is of the third transmission after the lost one.
+    #[test]
+    fn the_distance_counts() {
+        let mut window = sent(Retransmission::Selective, 6);
+        assert_eq!(window.acknowledge(ack(0, 2), Instant(10 * US)).lost, None);
+        assert_eq!(window.acknowledge(ack(0, 4), Instant(11 * US)).lost, Some(0));
+        assert_eq!(repeated(&mut window, Instant(12 * US)), [0, 1]);
+    }
+
+    /// Frames 1 to 4 arrive, but their acknowledgments are late, and all are sent again in vain.
+    /// That of frame 4 comes 1 us after its repetition, when no round trip takes less than 10: it is
+    /// of the original. If it came later, it would tell that the repetition of frame 1 is lost.
+    #[test]
+    fn an_acknowledgment_of_an_original_tells_nothing_about_repetitions() {
+        for (after_us, lost) in [(1, None), (10, Some(1))] {
+            let mut window = sent(Retransmission::Selective, 1);
+            window.acknowledge(ack(1, 0), Instant(10 * US));
+            (0..4).for_each(|n| window.send_new(1000, Instant((11 + n) * US)));
+            assert!(window.expire(window.expires_at()));
+            assert_eq!(repeated(&mut window, Instant(200 * US)), [1, 2, 3, 4]);
+            let outcome = window.acknowledge(ack(1, 4), Instant((200 + after_us) * US));
+            assert_eq!((outcome.acked_bytes, outcome.lost), (1000, lost), "{after_us}");
+        }
     }
 
     /// The repetition of frame 0 is lost, too: three frames sent after it tell that.

@@ -100,11 +100,13 @@ impl Swift {
         settings.base_target_ns as f64 + f64::from(hops) * settings.hop_ns as f64 + scaling
     }
 
-    /// Handles an acknowledgment.
+    /// Handles an acknowledgment. One without a round-trip time only tells that the path works.
     pub fn on_ack(&mut self, ack: &AckSample) {
-        (self.timeouts, self.rtt_ns) = (0, ack.rtt_ns);
+        self.timeouts = 0;
+        let Some(rtt_ns) = ack.rtt_ns else { return };
+        self.rtt_ns = rtt_ns;
         let target = Self::target_ns(&self.settings, self.hops, self.window);
-        let delay = ack.rtt_ns as f64;
+        let delay = rtt_ns as f64;
         if delay < target {
             let acked = self.settings.additive_frames * ack.acked_bytes as f64 / self.frame_bytes;
             let grown = self.window + if self.window >= 1.0 { acked / self.window } else { acked };
@@ -167,7 +169,7 @@ mod tests {
             next_number: 1,
             acked_bytes: 1000,
             marked: false,
-            rtt_ns: rtt_us * US,
+            rtt_ns: Some(rtt_us * US),
             limited: true,
             hops: &[],
         }
@@ -224,7 +226,11 @@ mod tests {
         let mut flow = Swift::new(SwiftSettings::DEFAULT, &PATH);
         (1..5).for_each(|n| flow.on_timeout(Instant(n * 1000 * US)));
         assert_eq!(flow.window, 100.0 / 16.0);
-        flow.on_timeout(Instant(5000 * US));
+        flow.on_ack(&AckSample { rtt_ns: None, ..ack(4500, 0) });
+        assert_eq!(flow.window, 100.0 / 16.0);
+        (5..9).for_each(|n| flow.on_timeout(Instant(n * 1000 * US)));
+        assert_eq!(flow.window, 100.0 / 256.0, "a repetition arrived, so they began anew");
+        flow.on_timeout(Instant(9000 * US));
         assert_eq!(flow.window, 0.01);
     }
 }

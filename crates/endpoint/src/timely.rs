@@ -80,12 +80,14 @@ impl Timely {
         Self { settings, max_bps, rate_bps, segment_bytes, previous_ns: None, difference_ns: 0.0, falling: 0 }
     }
 
-    /// Handles an acknowledgment.
+    /// Handles an acknowledgment. A segment ends with the first round-trip time after its bytes.
     pub fn on_ack(&mut self, ack: &AckSample) {
         self.segment_bytes += ack.acked_bytes;
-        if self.segment_bytes >= self.settings.segment_bytes {
+        if let Some(rtt_ns) = ack.rtt_ns
+            && self.segment_bytes >= self.settings.segment_bytes
+        {
             self.segment_bytes = 0;
-            self.on_rtt(ack.rtt_ns as f64);
+            self.on_rtt(rtt_ns as f64);
         }
     }
 
@@ -174,9 +176,10 @@ mod tests {
             limited: false,
             hops: &[],
         };
-        (0..15).for_each(|_| flow.on_ack(&ack(10_000)));
-        assert_eq!(flow.rate_bps, 5e9);
-        flow.on_ack(&ack(10_000));
+        (0..14).for_each(|_| flow.on_ack(&ack(Some(10_000))));
+        (0..2).for_each(|_| flow.on_ack(&ack(None)));
+        assert_eq!(flow.rate_bps, 5e9, "repetitions have no round-trip time");
+        flow.on_ack(&ack(Some(10_000)));
         assert_eq!(flow.rate_bps, 5.01e9);
     }
 }

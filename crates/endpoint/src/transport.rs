@@ -20,7 +20,7 @@ use crate::timely::{Timely, TimelySettings};
 /// The path of a flow, as its sender knows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowPath {
-    /// The most that the flow sends, in bit/s: the speed of the sender's link, or less.
+    /// Speed of the sender's link, in bit/s; links behind it may be slower.
     pub max_bps: u64,
     /// Round-trip time of a frame through empty queues.
     pub base_rtt_ns: Nanos,
@@ -65,8 +65,9 @@ pub struct AckSample<'h> {
     pub acked_bytes: u64,
     /// True if the frame was marked (CE).
     pub marked: bool,
-    /// Time from the start of the frame's transmission.
-    pub rtt_ns: Nanos,
+    /// Time from the start of the frame's transmission; `None` if it was sent more than once (Karn's
+    /// rule), or acknowledged before.
+    pub rtt_ns: Option<Nanos>,
     /// True if the window held the sender back.
     pub limited: bool,
     /// State of each switch's port on the frame's path, in order; empty without INT.
@@ -110,7 +111,7 @@ impl Transport {
         }
     }
 
-    /// Handles the acknowledgment of a frame that was sent once.
+    /// Handles an acknowledgment.
     pub fn on_ack(&mut self, ack: &AckSample) {
         match self {
             Self::Dctcp(dctcp) => dctcp.on_ack(ack),

@@ -24,7 +24,7 @@ use crate::scenario::{Pattern, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 use crate::trace::int_log::IntLog;
 
-/// Frames that a flow may send closer together than its reaction point requires, after it was
+/// Frames that a flow may send closer together than its congestion control requires, after it was
 /// blocked.
 const BURST_FRAMES: u64 = 8;
 
@@ -353,16 +353,18 @@ impl Flow {
     fn space(&mut self, len: u16, now: Picos) -> u64 {
         let sender = &mut self.sender;
         let line_bytes = sender.line_bytes - u64::from(self.packet.len - len);
-        let rate_bps = if let Some(reaction) = &mut sender.reaction {
+        let (rate_bps, burst) = if let Some(reaction) = &mut sender.reaction {
             reaction.advance(instant(now));
             reaction.take(len, instant(now));
-            Some(reaction.rate_bps())
+            (Some(reaction.rate_bps()), true)
         } else {
-            sender.acked.as_ref().and_then(|acked| acked.pacing_bps())
+            let acked = sender.acked.as_ref();
+            (acked.and_then(|acked| acked.pacing_bps()), acked.is_some_and(|acked| acked.may_burst()))
         };
         if let Some(rate_bps) = rate_bps {
             let spacing = of_bytes(line_bytes, rate_bps);
-            sender.free_at = (sender.free_at + spacing).max(now.saturating_sub(BURST_FRAMES * spacing));
+            let behind = if burst { (BURST_FRAMES + 1) * spacing } else { 0 };
+            sender.free_at = sender.free_at.max(now.saturating_sub(behind)) + spacing;
         }
         line_bytes
     }
@@ -392,12 +394,16 @@ impl Flow {
     }
 
     /// Handles an acknowledgment, with the records of the switches that its frame passed.
-    pub(crate) fn acknowledge(&mut self, ack: &AckContent, int: Option<&mut IntLog>, now: Picos) {
+    pub(crate) fn acknowledge(&mut self, ack: &AckContent, mut int: Option<&mut IntLog>, now: Picos) {
         let next_number = self.sender.sent_frames;
         if let Some(acked) = &mut self.sender.acked {
             let number = acked.expand(ack.number);
-            let hops = int.map(|int| int.take(self.headers.flow, number)).unwrap_or_default();
+            let flow = self.headers.flow;
+            let hops = int.as_mut().map(|int| int.take(flow, number)).unwrap_or_default();
             acked.acknowledge(ack, &hops, next_number, now);
+            if let Some(int) = int {
+                int.forget_before(flow, acked.window.first());
+            }
         }
     }
 
@@ -425,7 +431,8 @@ impl Flow {
             let ack = is_first.then(|| AckContent::new(receiver.next_number, number, marked, true));
             return ReceiveOutcome { sends_cnp, completed: None, counts: false, ack };
         }
-        receiver.is_nak_sent = false;
+        // A repetition of what has arrived does not end the gap that was reported.
+        receiver.is_nak_sent &= number != receiver.next_number;
         receiver.received_frames += 1;
         receiver.last_arrival = Some(now);
         receiver.marked_frames += u64::from(marked);
@@ -510,5 +517,67 @@ impl Receiver {
             self.first_message += 1;
         }
         Some(completed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{AckSettings, Start, TransportSettings};
+    use endpoint::swift::SwiftSettings;
+
+    /// Frame 1 is missing: its gap is reported once, although a copy of frame 0 arrives meanwhile.
+    #[test]
+    fn a_gap_is_reported_once() {
+        let mut flow = flow(Retransmission::GoBackN, None);
+        let mut acked =
+            |number: u64| flow.receive(number, false, 1000, 0).ack.map(|ack| (ack.expected, ack.is_nak));
+        assert_eq!(acked(0), Some((1, false)));
+        assert_eq!(acked(2), Some((1, true)));
+        assert_eq!(acked(3), None);
+        assert_eq!(acked(0), Some((1, false)), "a copy");
+        assert_eq!(acked(4), None, "the gap is the same");
+        assert_eq!(acked(1), Some((2, false)));
+        assert_eq!(acked(3), Some((2, true)), "another one");
+    }
+
+    /// Half a frame per 10 us is a frame each 20 us, from the first on: one that was not paced before
+    /// has no credit.
+    #[test]
+    fn a_window_below_a_frame_has_no_burst() {
+        let settings = SwiftSettings { max_frames: 0.5, ..SwiftSettings::DEFAULT };
+        let mut flow = flow(Retransmission::Selective, Some(TransportSettings::Swift(settings)));
+        flow.begin(0);
+        let mut now = of_ns(1_000_000);
+        for number in 0..3 {
+            assert_eq!(flow.take(now), (number, true));
+            let ack = AckContent::new(number + 1, number, false, false);
+            flow.acknowledge(&ack, None, now + of_ns(10_000));
+            assert_eq!(flow.next_due(), Some(now + of_ns(20_000)));
+            now += of_ns(20_000);
+        }
+    }
+
+    fn flow(retransmission: Retransmission, transport: Option<TransportSettings>) -> Flow {
+        let acks = AckSettings { priority: 0, dscp: 0, retransmission, timeout_ns: 10_000_000, transport };
+        let traffic = Traffic {
+            name: String::new(),
+            flows: vec![(0, 1)],
+            ranks: Vec::new(),
+            priority: 0,
+            dscp: 0,
+            frame_bytes: 1000,
+            rate_bps: 1_000_000_000,
+            pattern: Pattern::Constant,
+            sizes: None,
+            start: Start::At(0),
+            stop_ns: 2_000_000,
+            ecn: false,
+            dcqcn: None,
+            acks: Some(acks),
+        };
+        let headers = PacketHeaders { flow: 0, from: 0, to: 1, priority: 0, dscp: 0, ecn: 0, len: 1000 };
+        let path = FlowPath { max_bps: 1_000_000_000, base_rtt_ns: 10_000, hops: 0, frame_bytes: 1000 };
+        Flow::new((0, &traffic), 0, headers, 0, &path, 0)
     }
 }

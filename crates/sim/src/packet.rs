@@ -5,11 +5,18 @@
 //! ```text
 //! 0          14    18         38    46                          58               62
 //! +----------+-----+----------+-----+---------------------------+----------------+
-//! | Ethernet | tag | IPv4     | UDP | BTH: opcode … QP … PSN    | number ÷ 2^24  |
+//! | Ethernet | tag | IPv4     | UDP | BTH: opcode … QP … PSN    | data: number   |
+//! |          |     |          |     |                           | ÷ 2^24         |
+//! |          |     |          |     |                           | ACK: AETH      |
 //! +----------+-----+----------+-----+---------------------------+----------------+
+//!
+//! AETH   58: syndrome, 0x1f ACK, 0x60 NAK (PSN sequence error)
+//!        59: number of the acknowledged frame, where the MSN is otherwise
+//! BTH    50: bit 6 (BECN) if that frame was marked
+//!        55: PSN, of an acknowledgment the expected number
 //! ```
-//! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH) and annex A17 (RoCEv2, CNP
-//! opcode 0x81).
+//! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH), 9.3.5 and 9.7.5.2 (AETH), and
+//! annex A17 (RoCEv2, FECN and BECN, CNP opcode 0x81).
 
 use wire::ethernet::{self, IPV4, Tag, write_header};
 use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES, rocev2_source_port};
@@ -68,9 +75,11 @@ pub(crate) struct AckContent {
 
 /// Numbers of frames as packet sequence numbers.
 const PSN_MASK: u32 = 0x00ff_ffff;
-/// Bits beside the number in an acknowledgment.
-const ACK_MARKED: u32 = 1 << 24;
-const ACK_NAK: u32 = 1 << 25;
+/// The bit of a BTH that tells a sender of marks, beside the queue pair.
+const BECN: u8 = 1 << 6;
+/// Syndromes of an acknowledgment: one without end-to-end credits, and a PSN sequence error.
+const SYNDROME_ACK: u8 = 0x1f;
+const SYNDROME_NAK: u8 = 0x60;
 
 impl AckContent {
     /// Builds the acknowledgment of frame `number` by a receiver that expects `expected`.
@@ -141,9 +150,9 @@ impl Packet {
         let headers = PacketHeaders { from, to, priority, dscp, ecn: ECT1, len: ACK_BYTES, ..*headers };
         let mut packet = Self::new(&headers, ACK);
         packet.bytes[BTH + 8..BTH + 12].copy_from_slice(&ack.expected.to_be_bytes());
-        let bits = [(ack.marked, ACK_MARKED), (ack.is_nak, ACK_NAK)];
-        let bits = bits.iter().filter(|(is_set, _)| *is_set).fold(0, |bits, (_, bit)| bits | bit);
-        packet.bytes[HIGH..].copy_from_slice(&(ack.number | bits).to_be_bytes());
+        packet.bytes[BTH + 4] = if ack.marked { BECN } else { 0 };
+        packet.bytes[HIGH..].copy_from_slice(&ack.number.to_be_bytes());
+        packet.bytes[HIGH] = if ack.is_nak { SYNDROME_NAK } else { SYNDROME_ACK };
         packet
     }
 
@@ -245,9 +254,9 @@ pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
         return Content::Cnp { flow };
     }
     if bytes[BTH] == ACK {
-        let (expected, rest) = (word(BTH + 8) & PSN_MASK, word(HIGH));
-        let (marked, is_nak) = (rest & ACK_MARKED != 0, rest & ACK_NAK != 0);
-        return Content::Ack { flow, ack: AckContent { expected, number: rest & PSN_MASK, marked, is_nak } };
+        let (expected, number) = (word(BTH + 8) & PSN_MASK, word(HIGH) & PSN_MASK);
+        let (marked, is_nak) = (bytes[BTH + 4] & BECN != 0, bytes[HIGH] == SYNDROME_NAK);
+        return Content::Ack { flow, ack: AckContent { expected, number, marked, is_nak } };
     }
     let number = u64::from(word(BTH + 8) & PSN_MASK) | u64::from(word(HIGH)) << 24;
     Content::Data { flow, number, marked: bytes[IP + 1] & CE == CE }
@@ -285,11 +294,14 @@ mod tests {
 
     #[test]
     fn an_acknowledgment_is_parsed_as_it_was_built() {
-        for (marked, is_nak) in [(false, false), (true, false), (false, true)] {
+        for (marked, is_nak, syndrome) in
+            [(false, false, 0x1f), (true, false, 0x1f), (false, true, 0x60), (true, true, 0x60)]
+        {
             let ack = AckContent::new(0x1234_5678_9abc, 0x1234_5678_9abb, marked, is_nak);
             assert_eq!((ack.expected, ack.number), (0x78_9abc, 0x78_9abb));
             let packet = Packet::ack(&LOOK, (6, 48), ack);
             assert_eq!((packet.content(), packet.len), (Content::Ack { flow: 70_000, ack }, 66));
+            assert_eq!((packet.bytes[58], packet.bytes[50]), (syndrome, if marked { 0x40 } else { 0 }));
             let header = Header::parse(&packet.bytes).expect("a frame");
             assert_eq!((packet.dst(), header.outer), (host_mac(3), Some(Tag::priority(6))));
         }

@@ -89,6 +89,11 @@ fn what_makes_no_sense_is_refused() {
         ("", "swift = { beta = 2 }", "write a number from"),
         ("", "swift = { min_frames = 10, max_frames = 5 }", "the least window is not below the largest"),
         ("", "swift = { scaling_min_frames = 100 }", "the least window is not below the largest"),
+        (
+            "",
+            "swift = { scaling_range = \"0s\", scaling_max_frames = 50 }",
+            "has no effect: scaling_range is 0",
+        ),
         ("", "timely = { low = \"600us\" }", "low is more than high"),
         ("", "hpcc = { eta = 0 }", "write a number from"),
         ("", "hpcc = 3", "write true, false, or a table as in { eta = 0.95 }"),

@@ -77,12 +77,15 @@ fn dcqcn_figures_4_and_9_victim_flow() {
     let [pfc, with_others] = [0, 2].map(|others| median(others, false));
     assert!((pfc - 10.0).abs() < 0.5, "paper 10: {pfc}");
     assert!((with_others - 4.5).abs() < 1.0, "paper 4.5: {with_others}");
+    assert!((with_others / 5.0 - 1.0).abs() < 0.03, "stated 5.0: {with_others}");
     let [dcqcn, with_others] = [0, 2].map(|others| median(others, true));
-    assert!(dcqcn > 15.0 && with_others > 15.0, "{dcqcn} {with_others}");
+    for (gbps, here) in [(dcqcn, 16.5), (with_others, 18.0)] {
+        assert!((gbps / here - 1.0).abs() < 0.03, "{gbps}, stated {here}");
+    }
 }
 
 /// DCTCP (SIGCOMM 2010), figure 18: queries take 8 ms, whatever the number of servers, until two
-/// frames of each overflow the buffer, with 35 of them.
+/// frames of each overflow the buffer: with 35 of them in the paper, 37 here.
 #[test]
 fn dctcp_figure_18_incast() {
     let slowest_ms = |servers: u64, without: bool| {
@@ -97,10 +100,18 @@ fn dctcp_figure_18_incast() {
         }
         run(&scenario).traffic[0].completion.expect("messages").max_ns as f64 / 1e6
     };
-    for servers in [1, 5, 10, 20, 34] {
+    let is_stated = |servers: u64, slowest: f64, here: f64| {
+        assert!((slowest / here - 1.0).abs() < 0.02, "{servers} servers: {slowest}, stated {here}");
+    };
+    for (servers, here) in
+        [(1, Some(8.18)), (5, None), (10, Some(8.35)), (20, None), (34, Some(8.26)), (35, None), (36, None)]
+    {
         let slowest = slowest_ms(servers, false);
         assert!((8.0..8.4).contains(&slowest), "{servers} servers, paper 8: {slowest}");
+        here.into_iter().for_each(|here| is_stated(servers, slowest, here));
     }
-    assert!(slowest_ms(40, false) > 10.0, "losses: {}", slowest_ms(40, false));
-    assert!(slowest_ms(10, true) > 20.0, "senders at full rate: {}", slowest_ms(10, true));
+    let slowest = slowest_ms(37, false);
+    assert!(slowest > 8.4, "losses with 37 servers: {slowest}");
+    is_stated(40, slowest_ms(40, false), 11.8);
+    is_stated(10, slowest_ms(10, true), 26.1);
 }

@@ -54,7 +54,7 @@ fn repeated(outcome: &Results) -> (u64, u64) {
     (traffic.retransmitted_frames.expect("it counts"), traffic.completion.expect("complete").max_ns)
 }
 
-/// Selective: the acknowledgments of the three frames that follow tell. Go-back-N: the next frame
+/// Selective: the acknowledgment of the third frame that follows tells. Go-back-N: the next frame
 /// is discarded and reported, and both are sent again before the one after that is due.
 #[test]
 fn a_frame_cut_by_a_fault_is_retransmitted_once() {

@@ -9,10 +9,10 @@ use crate::packet::AckContent;
 use crate::scenario::AckSettings;
 use crate::time::{NEVER, Picos, instant, picos};
 
-/// The most frames of a flow from the first unacknowledged one on. The 24 bits of an
-/// acknowledgment's numbers tell twice as many apart.
+/// The most frames of a flow from the first unacknowledged one on, far fewer than an
+/// acknowledgment's numbers tell apart before and behind it.
 const MAX_UNACKED_FRAMES: usize = 1 << 16;
-/// Numbers that an acknowledgment tells apart.
+/// Numbers that the 24 bits of an acknowledgment tell apart.
 const NUMBERS: u64 = 1 << 24;
 
 /// The state of a flow whose frames are acknowledged.
@@ -53,6 +53,12 @@ impl AckedSender {
         Some((bps as u64).max(1))
     }
 
+    /// True if frames that were held back may catch up with the rate: not with a window below one
+    /// frame, which permits a frame per spacing and no more.
+    pub(crate) fn may_burst(&self) -> bool {
+        self.transport.as_ref().is_none_or(|transport| transport.window_bytes() >= self.frame_bytes)
+    }
+
     /// Handles an acknowledgment of a flow whose next new frame is `next_number`.
     pub(crate) fn acknowledge(&mut self, ack: &AckContent, hops: &[HopRecord], next_number: u64, now: Picos) {
         let now = instant(now);
@@ -61,11 +67,9 @@ impl AckedSender {
         let received = Acknowledgment { expected, number, is_nak: ack.is_nak };
         let outcome = self.window.acknowledge(received, now);
         let Some(transport) = &mut self.transport else { return };
-        if let Some(rtt_ns) = outcome.rtt_ns {
-            let (marked, acked_bytes) = (ack.marked, outcome.acked_bytes);
-            let sample = AckSample { now, number, next_number, acked_bytes, marked, rtt_ns, limited, hops };
-            transport.on_ack(&sample);
-        }
+        let (marked, acked_bytes, rtt_ns) = (ack.marked, outcome.acked_bytes, outcome.rtt_ns);
+        let sample = AckSample { now, number, next_number, acked_bytes, marked, rtt_ns, limited, hops };
+        transport.on_ack(&sample);
         if let Some(lost) = outcome.lost {
             transport.on_loss(lost, next_number, now);
         }

@@ -152,6 +152,12 @@ fn read_swift(section: &mut TableReader, report: &mut Diagnostics) -> Option<Swi
                 report.add(&location, "the least window is not below the largest", "write a lower value");
             }
         }
+        for name in ["scaling_min_frames", "scaling_max_frames"] {
+            if let (0, Some(location)) = (swift.scaling_range_ns, table.location_of(name)) {
+                let what = "has no effect: scaling_range is 0, so windows do not change the target";
+                report.add(&location, what, "write a scaling_range, or leave it out");
+            }
+        }
     })
 }
 
