@@ -54,7 +54,9 @@ struct Losses {
 impl Losses {
     fn record(&mut self, event: &Event) {
         match *event {
-            Event::NoDropLost { port, .. } => drop(self.no_room.insert(port)),
+            Event::NoDropLost { port, .. } => {
+                self.no_room.insert(port);
+            }
             Event::NoDropDropped { port, reason, frames, .. } => {
                 *self.frames.entry(port).or_default() += frames;
                 *self.by_reason.entry((port, reason)).or_default() += frames;
