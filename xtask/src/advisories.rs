@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use semver::{Version, VersionReq};
 
 use crate::lock_file::{Package, packages};
 use crate::run::repo_root;
-use crate::version_requirement::{Version, matches};
 
 /// Where the database is.
 #[derive(Args)]
@@ -83,11 +83,9 @@ fn concerns(package: &Package, text: &str) -> Result<Option<Advisory>> {
     let id = field("id").context("it has no id")?;
     let version = Version::parse(&package.version).context("the version of the package")?;
     let is_in = |key: &str| -> Result<bool> {
-        Ok(list_of(block, key)
-            .iter()
-            .map(|range| matches(range, &version))
-            .collect::<Result<Vec<_>>>()?
-            .contains(&true))
+        let ranges =
+            list_of(block, key).iter().map(|range| VersionReq::parse(range)).collect::<Result<Vec<_>, _>>();
+        Ok(ranges.context("a range of versions")?.iter().any(|range| range.matches(&version)))
     };
     if field("withdrawn").is_some() || is_in("patched")? || is_in("unaffected")? {
         return Ok(None);

@@ -42,19 +42,23 @@ pub fn run(fuzz: &Fuzz) -> Result<()> {
     convert_corpus("unpack", name, &inputs)?;
     let program = build(&folder)?;
     log(&format!("{name}, {} s", fuzz.seconds));
-    let found = folder.join("found").join(format!("{name}-"));
-    fs::create_dir_all(folder.join("found"))?;
+    // Only what this run finds is reported.
+    let found = folder.join("found").join(name);
+    let _ = fs::remove_dir_all(&found);
+    fs::create_dir_all(&found)?;
+    let mut corpus = corpus_tool();
+    let max_bytes = output(corpus.args(["max-bytes", name]))?;
     let mut command = Command::new(&program);
     command.env("SLUICE_FUZZ_TARGET", name).arg(&inputs).args([
         format!("-max_total_time={}", fuzz.seconds),
         format!("-timeout={TIMEOUT_S}"),
         format!("-rss_limit_mb={MEMORY_MIB}"),
-        format!("-artifact_prefix={}", found.display()),
-        "-max_len=65536".to_owned(),
+        format!("-artifact_prefix={}/", found.display()),
+        format!("-max_len={}", max_bytes.trim()),
         "-print_final_stats=1".to_owned(),
     ]);
     if check(&mut command).is_err() {
-        bail!("{}", report(&folder.join("found"), name)?);
+        bail!("{}", report(&found, name)?);
     }
     if fuzz.update_corpus {
         let least = folder.join("least").join(name);
@@ -83,23 +87,29 @@ fn build(folder: &Path) -> Result<PathBuf> {
 
 /// Moves the committed corpus to a folder of inputs, or back.
 fn convert_corpus(what: &str, target: &str, folder: &Path) -> Result<()> {
-    let mut command = cargo();
-    command.args(["run", "--quiet", "--package", "fuzz", "--bin", "corpus", "--", what, target]);
-    check(command.arg(folder))
+    check(corpus_tool().args([what, target]).arg(folder))
 }
 
-/// Returns what to do with the input that failed last.
+/// The program that knows targets and their corpora.
+fn corpus_tool() -> Command {
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "fuzz", "--bin", "corpus", "--"]);
+    command
+}
+
+/// Returns what to do with the input that failed last. Slow ones, which libFuzzer also keeps, did
+/// not fail.
 fn report(found: &Path, target: &str) -> Result<String> {
     let mut newest = None;
     for entry in fs::read_dir(found)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(target) {
+        if !entry.file_name().to_string_lossy().starts_with("slow-unit-") {
             newest = newest.max(Some((entry.metadata()?.modified()?, entry.path())));
         }
     }
     let (_, path) = newest.context("libFuzzer ended without an input that failed")?;
     let input: String = fs::read(&path)?.iter().map(|byte| format!("{byte:02x}")).collect();
-    let file = repo_root().join("crates/fuzz/corpus").join(format!("{target}.hex"));
+    let file = repo_root().join("crates/fuzz/corpus").join(format!("{target}.regressions.hex"));
     let (path, file) = (path.display(), file.display());
     Ok(format!("an input failed: {path}. Add it to {file}, and see why with `cargo test -p fuzz`:\n{input}"))
 }

@@ -12,7 +12,6 @@ mod module_cycles;
 mod packages;
 mod run;
 mod test_runner;
-mod version_requirement;
 mod vm;
 
 use std::process::ExitCode;

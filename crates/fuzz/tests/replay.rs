@@ -8,10 +8,10 @@ use fuzz::mutate::mutate;
 use fuzz::{TARGETS, Target, target};
 use wire::random::Random;
 
-/// Runs an input; a failure prints it, as a line of the corpus.
+/// Runs an input; a failure prints it, as a line of the file of regressions.
 fn run(target: &Target, input: &[u8]) {
     if let Err(failure) = catch_unwind(AssertUnwindSafe(|| (target.run)(input))) {
-        eprintln!("crates/fuzz/corpus/{}.hex:\n{}", target.name, to_hex(input));
+        eprintln!("crates/fuzz/corpus/{}.regressions.hex:\n{}", target.name, to_hex(input));
         resume_unwind(failure);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Rule: every license has a branch that is allowed; every crate comes from crates.io, with its
 //! checksum; no crate is banned; a crate in several versions is listed with the reason. Licenses
-//! are those of the crates that this machine builds, sources and versions those of `Cargo.lock`.
+//! are those of the crates that this machine builds with all features, sources and versions those
+//! of `Cargo.lock`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,7 +58,7 @@ pub fn check(findings: &mut Vec<Finding>) -> Result<()> {
     check_packages(&packages(&text), findings);
     // One line a crate: its name, version and license.
     let mut tree = cargo();
-    tree.args(["tree", "--workspace", "--edges", "normal,build,dev", "--prefix", "none"]);
+    tree.args(["tree", "--workspace", "--all-features", "--edges", "normal,build,dev", "--prefix", "none"]);
     tree.args(["--locked", "--format", "{p}|{l}"]);
     check_licenses(&output(&mut tree)?, findings);
     Ok(())
@@ -97,8 +98,12 @@ fn check_packages(packages: &[Package], findings: &mut Vec<Finding>) {
 
 /// Checks the licenses in lines of name, version and license.
 fn check_licenses(tree: &str, findings: &mut Vec<Finding>) {
-    for line in tree.lines().filter(|line| !line.ends_with(" (*)")) {
-        let Some((package, license)) = line.split_once('|') else { continue };
+    let crates = tree.lines().filter(|line| !line.ends_with(" (*)"));
+    let mut crates = crates.filter_map(|line| line.split_once('|')).peekable();
+    if crates.peek().is_none() {
+        findings.push(finding(1, "`cargo tree` names no crate: no license was checked".to_owned()));
+    }
+    for (package, license) in crates {
         if !Expression::parse(license).is_some_and(|license| license.holds(&is_allowed)) {
             let message = format!("{package} has the license \"{license}\", which is not allowed");
             findings.push(finding(1, message));
@@ -152,5 +157,8 @@ mod unit {
             "Cargo.lock:1: c v1 has the license \"\", which is not allowed (dependency)",
         ];
         assert_eq!(found, expected);
+        let nothing = messages(|findings| check_licenses("\n", findings));
+        let expected = ["Cargo.lock:1: `cargo tree` names no crate: no license was checked (dependency)"];
+        assert_eq!(nothing, expected);
     }
 }

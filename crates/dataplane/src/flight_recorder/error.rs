@@ -15,6 +15,9 @@ pub enum Error {
     Malformed(String),
     /// The switch did something other than what was recorded.
     Differs(String),
+    /// The switch panicked, with this message: the recording has found a fault of the switch, or
+    /// it is forged.
+    Panicked(String),
 }
 
 impl std::fmt::Display for Error {
@@ -28,6 +31,7 @@ impl std::fmt::Display for Error {
             ),
             Error::Malformed(what) => write!(f, "the recording is damaged: {what}"),
             Error::Differs(what) => write!(f, "the replay differs from the recording: {what}"),
+            Error::Panicked(message) => write!(f, "the switch panicked in this replay: {message}"),
         }
     }
 }

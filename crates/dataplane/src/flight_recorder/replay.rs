@@ -9,6 +9,7 @@
 //! not record. A recording is read chunk by chunk, so a replay needs no more memory than the switch
 //! and a chunk, whatever is in the recording. Source: `docs/monitoring/recorder.md`.
 
+use std::any::Any;
 use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -110,12 +111,12 @@ impl<R: Read> Replay<R> {
         until: Instant,
         reported: &mut impl FnMut(Instant, Event),
     ) -> Result<(), Error> {
-        // A checkpoint is the whole state of a switch, which relies on its parts to agree. No
-        // recorder writes others, but a forged file may have them.
+        // A recording of a fault of the switch shows it again. A forged checkpoint may have the
+        // same effect: it is the whole state of a switch, which relies on its parts to agree.
         let ended = catch_unwind(AssertUnwindSafe(|| self.run(until, reported)));
-        ended.unwrap_or_else(|_| {
+        ended.unwrap_or_else(|panic| {
             self.player = None;
-            Err(Error::Malformed("the state of the switch contradicts itself".into()))
+            Err(Error::Panicked(panic_message(&*panic)))
         })
     }
 
@@ -168,7 +169,11 @@ impl<R: Read> Replay<R> {
         while !chunk.is_empty() {
             let tag = entry_kind(&mut chunk)?;
             if tag == EntryKind::Checkpoint {
-                self.loaded = Some(Loaded { switch: value(&mut chunk)?, is_complete: false });
+                let switch: Switch = value(&mut chunk)?;
+                if switch.max_frame().chunk_bytes == 0 {
+                    return Err(Error::Malformed("a frame memory with chunks of 0 bytes".into()));
+                }
+                self.loaded = Some(Loaded { switch, is_complete: false });
                 continue;
             }
             let loaded = self.loaded.as_mut().ok_or_else(no_checkpoint)?;
@@ -425,6 +430,12 @@ impl<R: Read> Replay<R> {
             replayed => Err(Error::Differs(format!("{event:?} at {} ns was {replayed:?}", at.0))),
         }
     }
+}
+
+/// Returns the message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("it has no message").to_owned()
 }
 
 /// Reads the tag of an entry.

@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes};
 use crate::flight_recorder::recorder::{Chunk, ChunkKind, title};
 
 /// Kind of a chunk of state, in a recording.
-pub(crate) const STATE: u8 = 1;
+pub const STATE: u8 = 1;
 /// Kind of a chunk of entries, in a recording.
 pub(crate) const ENTRIES: u8 = 2;
 

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! corpus unpack TARGET FOLDER     seeds and corpus, a file each
-//! corpus pack TARGET FOLDER       the inputs of the folder, the shortest first, become the corpus
+//! corpus pack TARGET FOLDER       the inputs of the folder, the shortest first, become the corpus,
+//!                                 as far as they fit; regressions have a file of their own
+//! corpus max-bytes TARGET         prints the length of the longest input
 //! ```
 
 use std::fs;
@@ -11,7 +13,7 @@ use std::path::Path;
 use fuzz::corpus::{file_of, read, to_hex};
 use fuzz::target;
 
-/// The most bytes of a corpus that is packed; what failed once is added to it by hand.
+/// The most bytes of a corpus.
 const MAX_FILE_BYTES: usize = 20 << 10;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -21,7 +23,11 @@ fn main() -> Result<()> {
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["unpack", name, folder] => unpack(name, Path::new(folder)),
         ["pack", name, folder] => pack(name, Path::new(folder)),
-        _ => Err("usage: corpus unpack|pack TARGET FOLDER".into()),
+        ["max-bytes", name] => {
+            println!("{}", target(name)?.max_bytes);
+            Ok(())
+        }
+        _ => Err("usage: corpus unpack|pack TARGET FOLDER, or corpus max-bytes TARGET".into()),
     }
 }
 

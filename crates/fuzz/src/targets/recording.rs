@@ -2,13 +2,16 @@
 //! names the version.
 //!
 //! Rule: whatever is in the file, a replay ends with a result or an error, and with bounded memory.
+//! The switch may panic only if the state of a checkpoint is forged.
 
 use std::cell::Cell;
 use std::io::{Cursor, Read};
-use std::sync::Once;
+use std::sync::{LazyLock, Once};
 use std::task::Waker;
 
+use dataplane::flight_recorder::error::Error;
 use dataplane::flight_recorder::recorder::title;
+use dataplane::flight_recorder::segments::STATE;
 use dataplane::{
     ChunkPool, LoopCommand, PollLoop, PollLoopSettings, Recorder, Replay, Reply, Segments, mailbox,
 };
@@ -29,9 +32,31 @@ pub fn run(bytes: &[u8]) {
     let source = Cursor::new(title.as_bytes()).chain(bytes);
     let Ok(mut replay) = Replay::new(source) else { panic!("the title is that of this version") };
     let ended = quietly(|| replay.run_until(Instant::NEVER, &mut |_, _| ()));
-    if ended.is_ok() {
-        replay.snapshot();
+    match ended {
+        Ok(()) => drop(replay.snapshot()),
+        Err(Error::Panicked(message)) => assert!(!has_genuine_state(bytes), "{message}"),
+        Err(_) => {}
     }
+}
+
+/// True if the chunks of state in a recording are those of a seed.
+fn has_genuine_state(bytes: &[u8]) -> bool {
+    static GENUINE: LazyLock<Vec<Vec<u8>>> =
+        LazyLock::new(|| seeds().iter().map(|seed| states(seed)).collect());
+    GENUINE.contains(&states(bytes))
+}
+
+/// Returns the chunks of state in a recording.
+fn states(mut rest: &[u8]) -> Vec<u8> {
+    let mut states = Vec::new();
+    while let Some((&[kind, len @ ..], after)) = rest.split_first_chunk::<5>() {
+        let len = after.len().min(u32::from_le_bytes(len) as usize);
+        if kind == STATE {
+            states.extend(&after[..len]);
+        }
+        rest = &after[len..];
+    }
+    states
 }
 
 thread_local! {

@@ -1,13 +1,13 @@
 //! A switch and its surroundings in memory, as the operations of an input use it: frames that wait
 //! at the "kernel", ports that come and go, and the invariants.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use switch::monitor::counters::PfcCount;
+use switch::monitor::counters::{PfcCount, PortSnapshot};
 use switch::settings::{PortSettings, SwitchSettings};
 use switch::{
-    DropReason, FrameMemory, HeapMemory, Instant, Nanos, RxDesc, Snapshot, Switch, TxDesc, WatermarkReset,
-    frames_needed,
+    DropReason, Event, FrameMemory, HeapMemory, Instant, Nanos, RxDesc, Snapshot, Switch, TxDesc,
+    WatermarkReset, frames_needed,
 };
 use wire::MacAddr;
 use wire::bitset::Set8;
@@ -34,8 +34,40 @@ pub(super) struct Bench {
     sequence: u64,
     /// The last number that left, by source port, priority and egress port.
     last: HashMap<(u8, u8, usize), u64>,
-    lost_no_drop: bool,
+    losses: Losses,
+    /// Ports that were removed, whose counters began again.
+    removed: HashSet<usize>,
     snapshot: Snapshot,
+}
+
+/// What events have reported of lost no-drop frames.
+#[derive(Default)]
+struct Losses {
+    /// Frames by port.
+    frames: HashMap<usize, u64>,
+    /// Frames by port and reason, where the event names it.
+    by_reason: BTreeMap<(usize, DropReason), u64>,
+    /// Ports with frames that had no room at ingress; the event has no number.
+    no_room: HashSet<usize>,
+}
+
+impl Losses {
+    fn record(&mut self, event: &Event) {
+        match *event {
+            Event::NoDropLost { port, .. } => {
+                self.no_room.insert(port);
+            }
+            Event::NoDropDropped { port, reason, frames, .. } => {
+                *self.frames.entry(port).or_default() += frames;
+                *self.by_reason.entry((port, reason)).or_default() += frames;
+            }
+            Event::KernelLost { port, no_drop_frames, .. }
+            | Event::FloodLimit { port, no_drop_frames, .. } => {
+                *self.frames.entry(port).or_default() += no_drop_frames;
+            }
+            _ => {}
+        }
+    }
 }
 
 fn mac(port: usize) -> MacAddr {
@@ -58,7 +90,8 @@ impl Bench {
             at_kernel: (0..PORTS).map(|_| VecDeque::new()).collect(),
             sequence: 0,
             last: HashMap::new(),
-            lost_no_drop: false,
+            losses: Losses::default(),
+            removed: HashSet::new(),
             snapshot: Snapshot::default(),
         };
         (0..PORTS).for_each(|port| bench.receive_data(port, port, 0, 64));
@@ -229,6 +262,7 @@ impl Bench {
             return;
         }
         if !adds {
+            self.removed.insert(port);
             self.set_port(port, false);
         }
         self.at_kernel.resize_with(new.ports.len(), VecDeque::new);
@@ -290,10 +324,21 @@ impl Bench {
         }
     }
 
+    /// Returns the frames that are to leave: queued, each copy of a flooded one, or at the kernel.
+    fn departing(&self) -> u64 {
+        let mut frames = 0;
+        self.switch.for_each_queued(|_, _| frames += 1);
+        let is_data = |sent: &&TxDesc| {
+            let header = Header::parse(self.memory.bytes(&sent.frame, sent.len.into()));
+            header.is_ok_and(|header| header.ethertype != MAC_CONTROL)
+        };
+        frames + self.at_kernel.iter().flatten().filter(is_data).count() as u64
+    }
+
     /// Checks what holds at every instant.
     pub(super) fn check(&mut self) {
         self.switch.tick(self.now, &mut self.memory);
-        self.lost_no_drop |= self.switch.drain_events().any(|(_, event)| event.is_no_drop_loss());
+        self.switch.drain_events().for_each(|(_, event)| self.losses.record(&event));
         self.switch.snapshot(self.now, &mut self.snapshot);
         let (s, held) = (&self.snapshot, self.switch.frames_held());
         assert_eq!(self.memory.free_frames() + held, self.frames, "one owner a frame (1)");
@@ -312,6 +357,15 @@ impl Bench {
             let over = group.headroom.cells > 0 || (shared > 0 && shared >= group.threshold_cells);
             assert!(!over || group.xoff, "over the threshold without XOFF: {group:?}");
         }
+        // The counters of vacant slots are in the sum of removed ports.
+        let ports = || s.ports.iter().filter(|port| !port.name.is_empty());
+        let removed = &s.removed_ports;
+        let dropped = removed.drops.iter().chain(ports().flat_map(|port| &port.drops));
+        let lost = removed.kernel_lost_frames + ports().map(|port| port.kernel_lost_frames).sum::<u64>();
+        let gone = lost + dropped.map(|count| count.frames).sum::<u64>();
+        let received = removed.received.frames + ports().map(|port| port.received.frames).sum::<u64>();
+        let sent = removed.transmitted.frames + ports().map(|port| port.transmitted.frames).sum::<u64>();
+        assert_eq!(received + s.flood_copies, sent + gone + self.departing(), "conservation (5)");
     }
 
     /// Ends all pauses and holds, and lets all frames leave.
@@ -344,16 +398,25 @@ impl Bench {
         let s = &self.snapshot;
         let pools = s.ingress_pools.iter().chain(&s.egress_pools).chain([&s.headroom]);
         assert_eq!(pools.map(|pool| pool.level.cells).sum::<u32>(), 0, "zero when idle (2)");
-        // The counters of vacant slots are in the sum of removed ports.
-        let ports = || s.ports.iter().filter(|port| !port.name.is_empty());
-        let removed = &s.removed_ports;
-        let dropped = removed.drops.iter().chain(ports().flat_map(|port| &port.drops));
-        let lost = removed.kernel_lost_frames + ports().map(|port| port.kernel_lost_frames).sum::<u64>();
-        let gone = lost + dropped.map(|count| count.frames).sum::<u64>();
-        let received = removed.received.frames + ports().map(|port| port.received.frames).sum::<u64>();
-        let sent = removed.transmitted.frames + ports().map(|port| port.transmitted.frames).sum::<u64>();
-        assert_eq!(received + s.flood_copies, sent + gone, "conservation (5)");
-        let refused: u64 = ports().map(|port| port.drops[DropReason::IngressNoDrop as usize].frames).sum();
-        assert!(refused == 0 || self.lost_no_drop, "an event reports the loss (3)");
+        assert_eq!(self.departing(), 0, "all have left, so that what was received is counted (5)");
+        for (number, port) in s.ports.iter().enumerate().filter(|(_, port)| !port.name.is_empty()) {
+            if !self.removed.contains(&number) {
+                self.check_losses(number, port);
+            }
+        }
+    }
+
+    /// Checks that events have reported each lost no-drop frame of a port.
+    fn check_losses(&self, number: usize, port: &PortSnapshot) {
+        let lost: u64 = port.priorities.iter().map(|priority| priority.no_drop_lost_frames).sum();
+        let no_room = port.drops[DropReason::IngressNoDrop as usize].frames;
+        let reported = self.losses.frames.get(&number).copied().unwrap_or(0);
+        assert_eq!(lost, no_room + reported, "events report the losses of port {number} (3)");
+        let is_reported = self.losses.no_room.contains(&number);
+        assert_eq!(no_room > 0, is_reported, "an event reports want of room at port {number} (3)");
+        for (&(at, reason), &frames) in &self.losses.by_reason {
+            let dropped = port.drops[reason as usize].frames;
+            assert!(at != number || frames <= dropped, "{frames} of {dropped} {reason:?} (3)");
+        }
     }
 }

@@ -124,10 +124,23 @@ impl Ingress {
         self.count_drop(reason, len);
     }
 
+    /// Counts frames that the port did not accept from a guest. Their lengths are unknown.
+    #[cold]
+    pub(crate) fn count_refused(&mut self, frames: u64) {
+        self.invalid.frames += frames;
+        self.drops[DropReason::Refused as usize].frames += frames;
+    }
+
     /// Counts a frame of a no-drop priority that was lost at this port, for whatever reason.
     #[cold]
     pub(crate) fn count_no_drop_loss(&mut self, priority: usize) {
-        self.no_drop_lost[priority & 7] += 1;
+        self.count_no_drop_losses(priority, 1);
+    }
+
+    /// Counts as many of them.
+    #[cold]
+    pub(crate) fn count_no_drop_losses(&mut self, priority: usize, frames: u64) {
+        self.no_drop_lost[priority & 7] += frames;
     }
 
     /// Counts an LLDP frame that the switch consumes, which is no data frame.

@@ -135,7 +135,7 @@ const TABLE: &[KindRow] = {
         row(StormEnded, "storm_ended", Warning, "… and it is restored", ""),
         row(TxStalled, "tx_stalled", Error, "no transmission of the port has completed for 5 s although the kernel has frames ([watchdog.md](../watchdog.md#a-port-that-does-not-send))", ""),
         row(TxResumed, "tx_resumed", Info, "… and they complete again", ""),
-        row(QueueStalled, "queue_stalled", Error, "frames wait for a queue of the port, and its peer, a virtio driver, has had no room there for 5 s ([watchdog.md](../watchdog.md#a-port-that-does-not-send))", ""),
+        row(QueueStalled, "queue_stalled", Error, "frames wait for a queue of the port, and its peer, a virtio driver, has had no room there for 5 s ([watchdog.md](../watchdog.md#a-port-that-does-not-send))", "`queue`"),
         row(QueueResumed, "queue_resumed", Info, "… and has room again, or no frame waits", "`queue`"),
         row(RecoveryPending, "recovery_pending", Warning, "… and needs manual recovery", ""),
         row(StormLimitReached, "storm_limit_reached", Warning, "too many storms: PFC is off for the priority", "`cos`, `times`"),

@@ -146,7 +146,7 @@ impl Event {
             Event::TxResumed { port } => {
                 EventRecord::new(EventKind::TxResumed, "the interface sends frames again").of_port(port)
             }
-            Event::QueueStalled { port, queue } => EventRecord::new(EventKind::QueueStalled, format!("the guest has had no room in its queue for frames of queue {queue} for 5 s: their senders stay paused"),
+            Event::QueueStalled { port, queue } => EventRecord::new(EventKind::QueueStalled, format!("the guest has had no room in its queue for frames of queue {queue} for 5 s: they wait, and their senders are paused or lose frames"),
             )
             .of_port(port)
             .of_queue(queue),

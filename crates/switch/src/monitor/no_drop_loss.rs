@@ -35,9 +35,9 @@ struct Loss {
 }
 
 impl NoDropLosses {
-    pub(crate) fn record(&mut self, key: LossKey) {
+    pub(crate) fn record(&mut self, key: LossKey, frames: u64) {
         let loss = self.losses.entry(key).or_default();
-        loss.frames += 1;
+        loss.frames += frames;
         self.due_at = self.due_at.min(loss.throttle.opens_at());
     }
 

@@ -151,14 +151,13 @@ impl Switch {
     /// lengths are unknown. Those of a no-drop priority are losses.
     #[cold]
     pub fn refused_frames(&mut self, port: usize, refused: &RefusedFrames) {
-        let of_priorities = refused.by_priority.iter().sum::<u32>();
-        for _ in 0..of_priorities + refused.others {
-            self.ingress[port].count_invalid(DropReason::Refused, 0);
-        }
+        let of_priorities = refused.by_priority.iter().map(|&frames| u64::from(frames)).sum::<u64>();
+        let ingress = &mut self.ingress[port];
+        ingress.count_refused(of_priorities + u64::from(refused.others));
         for (priority, &frames) in refused.by_priority.iter().enumerate() {
-            for _ in 0..if self.ingress[port].is_no_drop(priority) { frames } else { 0 } {
-                self.ingress[port].count_no_drop_loss(priority);
-                self.losses.record((port as u8, priority as u8, DropReason::Refused));
+            if frames > 0 && ingress.is_no_drop(priority) {
+                ingress.count_no_drop_losses(priority, frames.into());
+                self.losses.record((port as u8, priority as u8, DropReason::Refused), frames.into());
             }
         }
     }
@@ -194,7 +193,7 @@ impl Switch {
         let priority = charge.priority();
         if self.ingress[charge.port()].is_no_drop(priority) {
             self.ingress[port].count_no_drop_loss(priority);
-            self.losses.record((port as u8, priority as u8, reason));
+            self.losses.record((port as u8, priority as u8, reason), 1);
         }
     }
 }

@@ -244,6 +244,23 @@ fn refused_frames_are_received_and_dropped() {
     assert_eq!(port.priorities[3].no_drop_lost_frames, 2);
 }
 
+/// A recording may have any number of them: each is counted, at once.
+#[test]
+fn as_many_refused_frames_as_there_can_be_are_counted() {
+    const MOST: u64 = u32::MAX as u64;
+    let mut lab = Lab::new(&settings());
+    let before = lab.snapshot().ports[0].received.frames;
+    let reported = lost(&mut lab, |lab| {
+        let refused = RefusedFrames { by_priority: [u32::MAX; 8], others: u32::MAX };
+        lab.switch.refused_frames(0, &refused);
+    });
+    assert_eq!(reported, [("no_drop_dropped", Some(0), Some(3), MOST)]);
+    let port = &lab.snapshot().ports[0];
+    assert_eq!(port.received.frames - before, 9 * MOST);
+    assert_eq!(port.drops[DropReason::Refused as usize].frames, 9 * MOST);
+    assert_eq!(port.priorities[3].no_drop_lost_frames, MOST);
+}
+
 /// Losses of lossy priorities are not reported.
 #[test]
 fn lossy_frames_are_no_loss() {

@@ -57,6 +57,8 @@ fn a_wrong_alert_fails_its_test() {
             "increase(sluice_priority_no_drop_lost_frames_total[5m])",
             "sluice_priority_no_drop_lost_frames_total",
         ),
+        ("or increase(sluice_removed_ports_no_drop_lost_frames_total[5m]) > 0", ""),
+        ("or increase(sluice_queue_no_room_stalls_total[5m]) > 0", ""),
     ] {
         assert!(RULES.contains(right), "{right}");
         let copy = tempfile::tempdir().unwrap();
