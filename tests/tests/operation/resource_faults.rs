@@ -1,6 +1,6 @@
-//! Resources that run out around a running daemon: disks, file descriptors, memory, and the file
-//! of its control socket. No-drop traffic goes on without a loss meanwhile, and what was refused is
-//! output (docs/reliability.md, "Faults on veths").
+//! Resources that run out around a running daemon: disks, file descriptors, and the file of its
+//! control socket; and memory, of which it needs little after its start. No-drop traffic goes on
+//! without a loss meanwhile, and what was refused is output (docs/reliability.md, "Faults on veths").
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -174,10 +174,10 @@ fn a_daemon_without_file_descriptors_goes_on() -> Result<()> {
     daemon.stop().map(drop)
 }
 
-/// After its start the daemon may take 64 MiB more address space than it has. Clients of every kind
-/// of answer, reloads and added ports do not need that much, so it goes on.
+/// What a daemon needs, it has from its start on: clients of every kind of answer and reloads fit
+/// into 64 MiB more address space, which is all that it may take.
 #[test]
-fn a_daemon_that_may_take_no_more_memory_goes_on() -> Result<()> {
+fn clients_and_reloads_take_less_than_64_mib() -> Result<()> {
     let incast = Incast::new()?;
     let mut daemon = incast.daemon("")?;
     let pid = daemon.process().pid();
