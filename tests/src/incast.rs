@@ -10,6 +10,9 @@ use crate::configurations::{
 };
 use crate::traffic_run::{TrafficRun, run};
 
+/// Longer than any test: for hosts that send until they are stopped.
+pub const UNTIL_STOPPED: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Senders `a` and `b`, and receiver `c`, whose port has 100 Mbit/s.
 pub struct Incast {
     /// The testbed, which keeps everything alive.
@@ -56,14 +59,14 @@ impl Incast {
         run(&[daemon], sending, vec![receiving], duration)
     }
 
-    /// Runs the same traffic while `meanwhile` runs, two minutes at most. Returns its result, and
-    /// what became of the frames.
+    /// Runs the same traffic while `meanwhile` runs. Returns its result, and what became of the
+    /// frames.
     pub fn run_while<T>(
         &self,
         daemon: &Daemon,
         meanwhile: impl FnOnce() -> Result<T>,
     ) -> Result<(T, TrafficRun)> {
-        let (mut sending, receiving) = self.hosts(Duration::from_secs(120))?;
+        let (mut sending, receiving) = self.hosts(UNTIL_STOPPED)?;
         sending.iter_mut().try_for_each(Host::start_sending)?;
         let result = meanwhile();
         let mut reports = Host::stop_all(sending)?;

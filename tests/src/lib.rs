@@ -25,7 +25,7 @@ pub use configurations::{
 pub use control::frames;
 pub use datagrams::datagrams;
 pub use frame_catalog::{Sample, catalog, lengths};
-pub use incast::Incast;
+pub use incast::{Incast, UNTIL_STOPPED};
 pub use programs::{Bpf, bpf_object, events, sluice, sluice_on_terminal};
 pub use system_calls::SystemCalls;
 pub use tcp_fetch::fetch;

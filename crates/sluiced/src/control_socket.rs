@@ -1,20 +1,22 @@
 //! The control socket: its permissions and its ownership.
 //!
-//! Rule: owner, group and mode are those of the configuration before any client can connect, and
-//! they are given to the socket alone, whatever somebody puts in its place meanwhile. A file
+//! Rule: owner, group and mode are those of the configuration before any client can connect. The
+//! socket is made with its mode; owner and group are given to a socket of this process's user that
+//! has no other name, and to nothing else that somebody may put in its place meanwhile. A file
 //! left by a daemon that was killed is replaced. A socket that a daemon listens on, and a file that
 //! is not a socket, are not touched. The file is removed when the daemon ends.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use config::ControlSocket;
-use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::fcntl::AtFlags;
+use nix::libc::{O_NOFOLLOW, O_PATH};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind as bind_to, listen, socket};
 use nix::sys::stat::{Mode, fchmod, umask};
@@ -160,6 +162,17 @@ pub fn must_be_free(path: &Path) -> Result<()> {
     }
 }
 
+/// Opens a socket of this process's user, not to use it but to change this very file, whatever
+/// takes its name later. Fails if the file is anything else.
+fn opened(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(O_PATH | O_NOFOLLOW).open(path)?;
+    let found = file.metadata()?;
+    if !found.file_type().is_socket() || found.uid() != geteuid().as_raw() || found.nlink() != 1 {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "another file has replaced it"));
+    }
+    Ok(file)
+}
+
 /// Listens on `path`.
 pub fn bind(path: &Path, permissions: Permissions) -> Result<(UnixListener, SocketFile)> {
     let context = || format!("control socket {}", path.display());
@@ -183,11 +196,11 @@ pub fn bind(path: &Path, permissions: Permissions) -> Result<(UnixListener, Sock
     let bound = bind_to(unheard.as_raw_fd(), &address);
     umask(others);
     bound.with_context(context)?;
-    let inode = fs::symlink_metadata(path).with_context(context)?.ino();
-    let file = SocketFile { path: path.to_path_buf(), inode };
+    let bound = opened(path).with_context(context)?;
+    let file = SocketFile { path: path.to_path_buf(), inode: bound.metadata().with_context(context)?.ino() };
     // No client can connect before `listen`.
     if owner.is_some() || group.is_some() {
-        fchownat(AT_FDCWD, path, owner, group, AtFlags::AT_SYMLINK_NOFOLLOW).with_context(|| {
+        fchownat(&bound, c"", owner, group, AtFlags::AT_EMPTY_PATH).with_context(|| {
             format!("control socket {}: owner and group (control.owner, control.group)", path.display())
         })?;
     }
@@ -273,6 +286,28 @@ mod tests {
             );
             fs::remove_file(&path).unwrap();
             fs::remove_file(&target).unwrap();
+        }
+    }
+
+    /// Neither a link, nor a file, nor a file with another name, nor another user's is given away.
+    #[test]
+    fn only_an_own_socket_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("a.sock"), folder.path().join("other"));
+        let _socket = UnixListener::bind(&path).unwrap();
+        assert!(opened(&path).is_ok());
+        std::os::unix::fs::symlink(&path, &other).unwrap();
+        assert!(opened(&other).is_err(), "a link");
+        fs::remove_file(&other).unwrap();
+        fs::write(&other, "data").unwrap();
+        assert!(opened(&other).is_err(), "a file");
+        fs::remove_file(&other).unwrap();
+        fs::hard_link(&path, &other).unwrap();
+        assert!(opened(&path).is_err() && opened(&other).is_err(), "two names");
+        fs::remove_file(&other).unwrap();
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+            assert!(opened(&path).is_err(), "of another user");
         }
     }
 

@@ -2,24 +2,25 @@
 //! that shrinks, and a peer whose namespace goes (docs/reliability.md, "Faults on veths").
 //! `hotplug` has ports that come and go beside others that lose nothing.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use host::report::HostReport;
 use testbed::{Daemon, Endpoint, Host, Namespace, Snapshot, Testbed, conservation, eventually, idle, port};
-use tests::{AMPLE_HEADROOM_CELLS, events, flow, frames, group_config, port_config, switch_config};
+use tests::{
+    AMPLE_HEADROOM_CELLS, UNTIL_STOPPED, events, flow, frames, group_config, port_config, switch_config,
+};
 
-/// A sends to B and to C, in no-drop priority 3; the fault is at C.
+/// A sends to B and to C, in no-drop priority 3, until it is stopped; the fault is at C.
 struct Triangle {
     daemon: Daemon,
-    hosts: Vec<Host>,
+    sender: Option<Host>,
+    /// B and C.
+    receivers: Vec<Host>,
+    /// The last report of A.
+    sent: HostReport,
     c: Endpoint,
     switch: Namespace,
     bed: Testbed,
 }
-
-/// How long A sends.
-const SENDING: Duration = Duration::from_secs(6);
 
 impl Triangle {
     fn start() -> Result<Self> {
@@ -30,14 +31,15 @@ impl Triangle {
         let ports =
             ["a", "b", "c"].map(|name| port_config(name, "1G") + &group_config(name, AMPLE_HEADROOM_CELLS));
         let daemon = bed.daemon(&switch, &(switch_config("on") + &ports.concat()))?;
-        let duration = format!("{}s", SENDING.as_secs());
+        let duration = format!("{}s", UNTIL_STOPPED.as_secs());
         let flows = [flow(&b.mac(), 3, "50M"), flow(&c.mac(), 3, "50M")];
-        let mut hosts = vec![bed.host(&a, &flows, &["--no-drop", "3", "--duration", &duration])?];
-        hosts.push(bed.host(&b, &[], &["--no-drop", "3"])?);
-        hosts.push(bed.host(&c, &[], &["--no-drop", "3"])?);
+        let mut sender = bed.host(&a, &flows, &["--no-drop", "3", "--duration", &duration])?;
+        let receivers =
+            vec![bed.host(&b, &[], &["--no-drop", "3"])?, bed.host(&c, &[], &["--no-drop", "3"])?];
         daemon.until_announced(3)?;
-        hosts[0].start_sending()?;
-        let started = Self { daemon, hosts, c, switch, bed };
+        sender.start_sending()?;
+        let (sender, sent) = (Some(sender), HostReport::default());
+        let started = Self { daemon, sender, receivers, sent, c, switch, bed };
         started.until_sent(1000)?;
         Ok(started)
     }
@@ -49,19 +51,25 @@ impl Triangle {
         self.daemon.until("frames flow to c", |now| (sent(now)? >= before + more).then_some(()))
     }
 
-    /// Waits until all is sent and has left the switch.
+    /// Stops A, and waits until the switch has got all of it and has nothing left.
     fn at_rest(&mut self) -> Result<Snapshot> {
-        let sender = &mut self.hosts[0];
-        eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
-        self.daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))
+        self.sent = self.sender.take().context("A sends until here")?.stop()?;
+        let of_flows: u64 = self.sent.sent.iter().map(|flow| flow.sent_frames).sum();
+        let all = of_flows + self.sent.announcements_sent + self.sent.cnps_sent;
+        self.daemon.until("the switch has got all, and is at rest", |now| {
+            let a = port(now, "a").ok()?;
+            let got = frames(a.received) + a.kernel_counters().rx_lost_frames();
+            (got >= all && idle(now)).then(|| now.clone())
+        })
     }
 
-    /// Stops the hosts and the daemon. Returns the reports of a, b and c.
-    fn end(self) -> Result<Vec<HostReport>> {
-        let reports = Host::stop_all(self.hosts)?;
+    /// Stops the receivers and the daemon. Returns the reports of a, b and c.
+    fn end(self) -> Result<[HostReport; 3]> {
+        let reports = Host::stop_all(self.receivers)?;
         let totals = self.daemon.stop()?;
         ensure!(totals.contains("every frame is accounted for"), "{totals}");
-        Ok(reports.into_iter().map(|(_, report)| report).collect())
+        let [(_, b), (_, c)]: [_; 2] = reports.try_into().ok().context("two receivers")?;
+        Ok([self.sent, b, c])
     }
 }
 
@@ -81,8 +89,7 @@ fn in_events(daemon: &Daemon, kind: &str) -> Result<u64> {
 }
 
 /// Checks that B got everything, and that C got everything but `lost`.
-fn accounts(reports: &[HostReport], lost: u64) -> Result<()> {
-    let [a, b, c] = reports else { anyhow::bail!("three hosts") };
+fn accounts([a, b, c]: &[HostReport; 3], lost: u64) -> Result<()> {
     let sent: Vec<u64> = a.sent.iter().map(|flow| flow.sent_frames).collect();
     println!("sent {sent:?}, at b {}, at c {}, lost by name {lost}", arrived(b, 0), arrived(c, 1));
     ensure!(sent[0] - arrived(b, 0) <= b.kernel_lost, "b: {b:?}");
@@ -152,7 +159,7 @@ fn a_carrier_that_goes_and_comes_costs_what_is_counted_as_down() -> Result<()> {
 #[test]
 fn a_peer_whose_namespace_goes_costs_only_its_own_frames() -> Result<()> {
     let mut triangle = Triangle::start()?;
-    let gone = triangle.hosts.pop().context("the host at c")?;
+    let gone = triangle.receivers.pop().context("the host at c")?;
     let namespace = triangle.c.namespace.clone();
     namespace.end_processes()?;
     drop(gone);
@@ -166,14 +173,16 @@ fn a_peer_whose_namespace_goes_costs_only_its_own_frames() -> Result<()> {
         again.sysctl(&format!("net/ipv6/conf/{which}/disable_ipv6"), "1")?;
     }
     triangle.bed.plug(&triangle.c, &triangle.switch)?;
-    triangle.hosts.push(triangle.bed.host(&triangle.c, &[], &["--no-drop", "3"])?);
+    triangle.receivers.push(triangle.bed.host(&triangle.c, &[], &["--no-drop", "3"])?);
     triangle.until_sent(1000)?;
     let at_rest = triangle.at_rest()?;
     conservation(&at_rest, &[])?;
-    ensure!(triangle.hosts[2].report().is_some_and(|report| arrived(&report, 1) > 0), "c gets frames again");
-    let reports = triangle.end()?;
-    let sent = reports[0].sent[0].sent_frames;
-    let at_b = arrived(&reports[1], 0);
-    ensure!(sent - at_b <= reports[1].kernel_lost, "{sent} sent to b, {at_b} arrived");
+    ensure!(
+        triangle.receivers[1].report().is_some_and(|report| arrived(&report, 1) > 0),
+        "c gets frames again"
+    );
+    let [a, b, _] = triangle.end()?;
+    let (sent, at_b) = (a.sent[0].sent_frames, arrived(&b, 0));
+    ensure!(sent - at_b <= b.kernel_lost, "{sent} sent to b, {at_b} arrived");
     Ok(())
 }

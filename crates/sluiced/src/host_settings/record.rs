@@ -4,7 +4,7 @@
 //! network namespace, by the inode of that. It is replaced as a whole. A process that restores from
 //! it holds a lock on its directory meanwhile, so that the restorer of a killed daemon undoes
 //! nothing of the next one, which may have started already. In a folder that others can write to, a
-//! file of theirs is refused, and so is a symbolic link.
+//! file of theirs is refused, and so is what is no regular file, which is not waited for.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
-use nix::libc::O_NOFOLLOW;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::unistd::geteuid;
 use xdp::{HostSettings, NAMED_NAMESPACES, OWN_NAMESPACE, in_namespace};
 
@@ -101,12 +101,17 @@ fn folder_of(path: &Path) -> &Path {
 
 /// Reads a file: its owner, and the namespace and settings of each interface.
 fn read(path: &Path) -> io::Result<Option<(String, Vec<RecordLine>)>> {
-    let mut file = match OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path) {
+    // Without O_NONBLOCK a FIFO that nobody writes to would hold up the start.
+    let flags = O_NOFOLLOW | O_NONBLOCK;
+    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
     let (found, folder) = (file.metadata()?, fs::metadata(folder_of(path))?);
-    if !found.is_file() || ![geteuid().as_raw(), folder.uid()].contains(&found.uid()) {
+    if !found.is_file() {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "it is no regular file: remove it"));
+    }
+    if ![geteuid().as_raw(), folder.uid()].contains(&found.uid()) {
         let what = format!("it is a file of user {}, not of a daemon here: remove it", found.uid());
         return Err(io::Error::new(ErrorKind::PermissionDenied, what));
     }
@@ -175,12 +180,16 @@ mod tests {
 
     /// Somebody who may write to the folder cannot have interfaces changed.
     #[test]
-    fn a_link_and_a_file_of_another_user_are_refused() {
+    fn a_link_a_fifo_and_a_file_of_another_user_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("lab.sock.restore"), folder.path().join("other"));
         fs::write(&other, "owner\n4 2147483647 eth0 pfifo\n").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
         assert_eq!(read(&path).unwrap_err().raw_os_error(), Some(nix::libc::ELOOP));
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let refused = Record::take_over(&path).unwrap_err().to_string();
+        assert!(refused.contains("it is no regular file"), "{refused}");
         fs::remove_file(&path).unwrap();
         if geteuid().is_root() {
             fs::rename(&other, &path).unwrap();
