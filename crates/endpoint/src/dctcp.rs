@@ -12,7 +12,7 @@
 //! and 2. The first alpha is 1, the least window 1 frame after a timeout, and a window that did not
 //! hold the sender back does not grow, as in RFC 8257 and RFC 5681.
 
-use crate::transport::{AckSample, FlowPath};
+use crate::feedback::{AckSample, FlowPath};
 
 /// How strongly a sender reacts to marks.
 #[derive(Debug, Clone, Copy, PartialEq)]

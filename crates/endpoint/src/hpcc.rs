@@ -17,7 +17,7 @@
 
 use switch::Nanos;
 
-use crate::transport::{AckSample, FlowPath, HopRecord};
+use crate::feedback::{AckSample, FlowPath, HopRecord};
 
 /// The load to aim at, and how a sender approaches it.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,6 +7,7 @@
 
 pub mod dcqcn;
 pub mod dctcp;
+pub mod feedback;
 pub mod hpcc;
 pub mod pause;
 pub mod retransmission;

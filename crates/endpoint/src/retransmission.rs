@@ -369,10 +369,10 @@ mod tests {
     }
 
     /// Frames 1 to 4 arrive, but their acknowledgments are late, and all are sent again in vain.
-    /// That of frame 4 comes 1 us after its repetition, when no round trip takes less than 10: it is
-    /// of the original. If it came later, it would tell that the repetition of frame 1 is lost.
+    /// That of frame 4 comes 1 us after its repetition, when no round trip takes less than 10: it
+    /// is of the original. If it came later, it would show that the repetition of frame 1 is lost.
     #[test]
-    fn an_acknowledgment_of_an_original_tells_nothing_about_repetitions() {
+    fn an_acknowledgment_of_an_original_shows_nothing_about_repetitions() {
         for (after_us, lost) in [(1, None), (10, Some(1))] {
             let mut window = sent(Retransmission::Selective, 1);
             window.acknowledge(ack(1, 0), Instant(10 * US));

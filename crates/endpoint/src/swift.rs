@@ -16,7 +16,7 @@
 
 use switch::{Instant, Nanos};
 
-use crate::transport::{AckSample, FlowPath};
+use crate::feedback::{AckSample, FlowPath};
 
 /// Targets of a sender, and how strongly it reacts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -229,7 +229,7 @@ mod tests {
         flow.on_ack(&AckSample { rtt_ns: None, ..ack(4500, 0) });
         assert_eq!(flow.window, 100.0 / 16.0);
         (5..9).for_each(|n| flow.on_timeout(Instant(n * 1000 * US)));
-        assert_eq!(flow.window, 100.0 / 256.0, "a repetition arrived, so they began anew");
+        assert_eq!(flow.window, 100.0 / 256.0, "a repetition arrived, so they began again");
         flow.on_timeout(Instant(9000 * US));
         assert_eq!(flow.window, 0.01);
     }

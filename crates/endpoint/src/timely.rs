@@ -17,7 +17,7 @@
 
 use switch::Nanos;
 
-use crate::transport::{AckSample, FlowPath};
+use crate::feedback::{AckSample, FlowPath};
 
 /// Segments with a falling gradient after which steps are larger (HAI).
 const HAI_SEGMENTS: u32 = 5;

@@ -541,8 +541,8 @@ mod tests {
         assert_eq!(acked(3), Some((2, true)), "another one");
     }
 
-    /// Half a frame per 10 us is a frame each 20 us, from the first on: one that was not paced before
-    /// has no credit.
+    /// Half a frame per 10 us is a frame each 20 us, from the first on: one that was not paced
+    /// before has no credit.
     #[test]
     fn a_window_below_a_frame_has_no_burst() {
         let settings = SwiftSettings { max_frames: 0.5, ..SwiftSettings::DEFAULT };

@@ -10,7 +10,7 @@
 mod jobs;
 mod negotiation;
 
-use endpoint::transport::FlowPath;
+use endpoint::feedback::FlowPath;
 use wire::mac::MacAddr;
 use wire::random::Random;
 

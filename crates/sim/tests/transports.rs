@@ -146,8 +146,8 @@ fn swift_meets_its_target_delay() {
     }
 }
 
-/// Windows below one frame, of 60 senders with a low target. An acknowledgment adds a whole frame to
-/// such a window (algorithm 1), so it varies about the fixed point. Measured: 24.8 us, where the
+/// Windows below one frame, of 60 senders with a low target. An acknowledgment adds a whole frame
+/// to such a window (algorithm 1), so it varies about the fixed point. Measured: 24.8 us, where the
 /// target of the mean window is 18.6, and 95 % of the link.
 #[test]
 fn swift_paces_windows_below_a_frame() {

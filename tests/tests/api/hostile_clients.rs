@@ -60,7 +60,7 @@ fn a_thousand_clients_and_their_garbage_cost_no_frame() -> Result<()> {
             clients.push(client);
             if number % 200 == 199 {
                 let start = Instant::now();
-                // `sluice` does not wait for room in a full backlog, and says so: it is called again.
+                // `sluice` does not wait for room in a full backlog: it is called again.
                 eventually("the operator is answered", || match sluice(&daemon, &["show", "ports"]) {
                     Err(error) if error.to_string().contains("Resource temporarily unavailable") => Ok(None),
                     answer => answer.map(Some),

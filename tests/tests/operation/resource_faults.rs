@@ -1,6 +1,7 @@
 //! Resources that run out around a running daemon: disks, file descriptors, and the file of its
 //! control socket; and memory, of which it needs little after its start. No-drop traffic goes on
-//! without a loss meanwhile, and what was refused is output (docs/reliability.md, "Faults on veths").
+//! without a loss meanwhile, and what was refused is output. Source: docs/reliability.md, "Faults
+//! on veths".
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -19,7 +19,6 @@ use crate::io_core::doorbell::Doorbell;
 use crate::mailbox::{LoopCommand, Mailbox, Reply};
 use crate::poll_loop::iteration::Iteration;
 use crate::poll_loop::pace::{LONGEST_SLEEP_NS, LoopPace};
-use crate::poll_loop::ports::Shutdown;
 use crate::port::Port;
 use crate::punt_ring::PuntRings;
 use crate::sleeper::Sleeper;
@@ -49,6 +48,15 @@ pub struct PollLoopSettings {
     pub complete_checksums: Vec<bool>,
     /// Where LLDP frames go; without it they are only counted.
     pub punts: Arc<PuntRings>,
+}
+
+/// How far a port is that is being shut down.
+#[derive(Debug, Clone, Copy)]
+enum Shutdown {
+    /// It receives what waits, since this time.
+    Receiving(Instant),
+    /// Its peer is sent XON, since this time.
+    Releasing(Instant),
 }
 
 /// A poll loop with its switch, ports and memory.

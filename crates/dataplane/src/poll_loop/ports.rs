@@ -8,7 +8,7 @@
 //! Source: docs/behavior.md, "Ports that come and go".
 
 use crate::mailbox::Reply;
-use crate::poll_loop::PollLoop;
+use crate::poll_loop::{PollLoop, Shutdown};
 use crate::port::{Port, PortFault};
 use switch::{Instant, Nanos};
 use wire::bitset::Set64;
@@ -16,15 +16,6 @@ use wire::mac::MacAddr;
 
 /// The longest time that a port stays open to receive what waits, and then for its XON to leave.
 const RELEASE_NS: Nanos = 1_000_000;
-
-/// How far a port is that is being shut down.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Shutdown {
-    /// It receives what waits, since this time.
-    Receiving(Instant),
-    /// Its peer is sent XON, since this time.
-    Releasing(Instant),
-}
 
 impl<P: Port> PollLoop<P> {
     /// Closes a port. Its frames are dropped and counted. Another thread closes its rings, where

@@ -1,8 +1,9 @@
 //! The sender's side of acknowledgments: what is not acknowledged, when it is sent again, and how
 //! much the congestion control of the flow permits.
 
+use endpoint::feedback::{AckSample, FlowPath, HopRecord};
 use endpoint::retransmission::{Acknowledgment, SendWindow};
-use endpoint::transport::{AckSample, FlowPath, HopRecord, Transport};
+use endpoint::transport::Transport;
 
 use crate::event_queue::{Event, Queue};
 use crate::packet::AckContent;

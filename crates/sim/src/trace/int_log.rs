@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use endpoint::transport::HopRecord;
+use endpoint::feedback::HopRecord;
 
 use crate::scenario::{Scenario, TransportSettings};
 

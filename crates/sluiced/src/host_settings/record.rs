@@ -101,7 +101,7 @@ fn folder_of(path: &Path) -> &Path {
 
 /// Reads a file: its owner, and the namespace and settings of each interface.
 fn read(path: &Path) -> io::Result<Option<(String, Vec<RecordLine>)>> {
-    // Without O_NONBLOCK a FIFO that nobody writes to would hold up the start.
+    // Without O_NONBLOCK a FIFO that nobody writes to would delay the start forever.
     let flags = O_NOFOLLOW | O_NONBLOCK;
     let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
