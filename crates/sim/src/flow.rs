@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::Dcqcn;
+use endpoint::feedback::FlowPath;
 use endpoint::retransmission::Retransmission;
-use endpoint::transport::FlowPath;
 
 use self::acked::AckedSender;
 use crate::packet::{AckContent, Packet, PacketHeaders};

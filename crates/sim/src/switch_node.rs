@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use config::{Negotiated, PortDcbx};
 use dataplane::{Iteration, Port, RX_BATCH, RecordedSwitch};
-use endpoint::transport::HopRecord;
+use endpoint::feedback::HopRecord;
 use switch::{
     FrameId, FrameMemory, HeapMemory, Instant, PortSettings, RxDesc, Switch, SwitchSettings, TxDesc,
     frames_needed,
