@@ -119,13 +119,16 @@ each end; --groups the groups of the switches with their time in XOFF (xoff_ns).
 
 JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
-  lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, fairness (Jain's index of the
-  flows; null: fewer than two), messages, completed, completion (null: none to measure): messages,
+  lost_frames, reordered_frames, marked_frames, cnps, retransmitted_frames (beyond sent_frames;
+  only if they are acknowledged), throughput_bps, fairness (Jain's index of the flows; null: fewer
+  than two), messages, completed, completion (null: none to measure): messages,
   min_ns, mean_ns, p50_ns, p99_ns, max_ns; job_ns (from the start until all of it has arrived, of
   traffic that ends); last_arrival_ns; with `latency = true` latency: frames, min_ns, mean_ns,
   p50_ns, p90_ns, p99_ns, p999_ns, max_ns
 hops[], with `latency = true`: traffic, port by which it leaves a switch, latency there, from the
   last bit's arrival to the start of the transmission
+queue_lengths[], with `queue_lengths = true`: port, queue, mean_cells, bins[] (powers of two, after
+  one for the empty queue): least_cells, ns
 switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: peer and all that
   `sluice show --help` explains of a port; groups[] of these (priority) that received anything and
   queues[] (queue) that held anything, with all that it explains of them

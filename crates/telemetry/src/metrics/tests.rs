@@ -30,6 +30,7 @@ fn device() -> Device {
 pub(super) fn full() -> Snapshot {
     let mut snapshot = sample();
     snapshot.pfc_enabled = true;
+    snapshot.removed_ports = Some(v1::RemovedPorts::default());
     snapshot.loop_turns_by_time = (0..24).collect();
     snapshot.loop_awake_ns = 1_500_000_000;
     snapshot.loop_worst_stall_ns = 2_500_000;
