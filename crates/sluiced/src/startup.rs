@@ -1,8 +1,8 @@
 //! The daemon from its start to its totals.
 //!
-//! Order of the start: first all checks that touch no interface; then the control socket, which
-//! nobody is served on yet, and an end of all privileges that nothing needs later; then memory,
-//! ports, loop. Each step is undone when a later one fails.
+//! Order of the start: first all checks that touch no interface; then memory, ports, control
+//! socket; then an end of all privileges that nothing needs later; then guests, threads, loop. Each
+//! step is undone when a later one fails.
 
 use std::io::Write;
 use std::path::Path;
@@ -97,15 +97,16 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         links.add(slot, name, interface.as_ref());
     }
     let mut changed = ChangedSettings::new(&config.control.path)?;
-    let (listener, socket_file) = control_socket::bind(&config.control.path, permissions)?;
-    listener.set_nonblocking(true)?;
-    let listener = UnixListener::from_std(listener)?;
-    // Ports are opened with what a reload opens them with; threads have it from here on.
-    let live = live.with_given_up(capabilities::give_up_unneeded(config)?);
     let mut open = OpenPorts::open(config, &interfaces, strict, &mut changed)?;
     let ports_at_start = open.started(config, interfaces);
     let queues: Vec<u32> = ports_at_start.iter().map(|port| port.queues).collect();
     let live = live.with_queues(&queues);
+    let (listener, socket_file) = control_socket::bind(&config.control.path, permissions)?;
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+    // After the memory, whose first socket takes CAP_SYS_ADMIN for a namespace of its own: on the
+    // `lo` of this one there may be another daemon's. Before any thread but the log's.
+    let live = live.with_given_up(capabilities::give_up_unneeded(config)?);
 
     let waiter = Waiter::new().context("a way to sleep")?;
     let (handle, core_mailbox) = mailbox(waiter.waker());
