@@ -281,7 +281,8 @@ fn a_daemon_starts_with_what_is_there_and_takes_up_the_rest() -> Result<()> {
     Ok(())
 }
 
-/// Telemetry, metrics and the recorder begin and end with a reload, while frames are forwarded.
+/// Telemetry, metrics and the recorder begin and end with a reload, while frames are forwarded. A
+/// daemon that starts without a `vpn_instance` gives up what one takes, so this one has it.
 #[test]
 fn reports_and_the_recorder_follow_a_reload() -> Result<()> {
     let bed = Testbed::new()?;
@@ -289,8 +290,12 @@ fn reports_and_the_recorder_follow_a_reload() -> Result<()> {
     let (a, b) = (bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?);
     switch.ip("link set dev lo up")?;
     let config = switch_config("off") + &port_config("a", "1G") + &port_config("b", "1G");
-    let daemon = bed.daemon(&switch, &config)?;
-    let without = std::fs::read_to_string(daemon.config())?;
+    let destination = format!(
+        "\n[telemetry.destination-group.elsewhere]\ncollectors = [\"127.0.0.1:50050\"]\nvpn_instance = \"{}\"\n",
+        elsewhere.name()
+    );
+    let daemon = bed.daemon(&switch, &(config + &destination))?;
+    let without = std::fs::read_to_string(daemon.config())?.replace(&destination, "");
     let ping = || a.namespace.run(&format!("ping -c 3 -i 0.2 -W 5 {}", b.ipv4()));
     let reload = |config: &str| {
         std::fs::write(daemon.config(), config)?;
