@@ -58,6 +58,13 @@ enum Task {
         #[arg(last = true, requires = "with_peers")]
         options: Vec<String>,
     },
+    /// Run one daemon for hours under traffic and disturbances, and check that it loses nothing
+    /// and does not grow. Writes docs/soak.md and docs/soak.svg.
+    Soak {
+        /// Options of `sluice-soak`, such as `--hours 8` or `--minutes 10`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        options: Vec<String>,
+    },
     /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of
     /// tests/tests. Takes minutes.
     Vm(vm::Vm),
@@ -107,6 +114,11 @@ fn run_task(task: Task) -> Result<()> {
         Task::Bench { filter, .. } => {
             packages::set_up()?;
             run::bench(filter.as_deref())
+        }
+        Task::Soak { options } => {
+            packages::set_up()?;
+            run::require_root("the soak")?;
+            run::soak(&options)
         }
         Task::Vm(vm) => vm::run(&vm),
         Task::Dist(dist) => dist::run(&dist),

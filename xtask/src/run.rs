@@ -89,6 +89,20 @@ pub fn bench_with_peers(options: &[String]) -> Result<()> {
     Err(command.exec()).context("cannot run the benchmark")
 }
 
+/// Soaks a daemon with its debug assertions.
+pub fn soak(options: &[String]) -> Result<()> {
+    log("building");
+    let packages = ["--package", "sluiced", "--package", "sluice", "--package", "testbed"];
+    check(cargo().args(["build", "--bins"]).args(packages))?;
+    let mut command = Command::new(programs("debug").join("sluice-soak"));
+    if !options.iter().any(|option| option.starts_with("--out")) {
+        command.arg("--out").arg(repo_root().join("docs"));
+    }
+    command.args(options);
+    // Replaced like the demo, for Ctrl-C.
+    Err(command.exec()).context("cannot run the soak")
+}
+
 /// True for root.
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
