@@ -10,7 +10,7 @@
 use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hint::black_box;
-use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
+use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, WredSettings};
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, RxFrame, Switch};
 use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
 use wire::mac::MacAddr;
@@ -25,7 +25,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [what, ports, frames, rounds] = &arguments[..] {
         let number = |text: &String| text.parse().expect("a number");
-        let mut lab = Lab::new(number(ports), number(frames));
+        let mut lab = Lab::with(number(ports), number(frames), what == "wred");
         let run = if what == "bare" { bare } else { whole };
         println!("{:.1}", run(&mut lab, number(rounds)));
         return;
@@ -100,13 +100,18 @@ struct Lab {
 
 impl Lab {
     fn new(ports: usize, frames: usize) -> Self {
+        Self::with(ports, frames, false)
+    }
+
+    /// Makes it with WRED on every queue or without.
+    fn with(ports: usize, frames: usize, wred: bool) -> Self {
         let settings = SwitchSettings {
             buffer: BufferSettings::default(),
             bridge: BridgeSettings::default(),
             usage_percent: 100,
             alarms: Default::default(),
             seed: 0,
-            ports: (0..ports).map(port).collect(),
+            ports: (0..ports).map(|n| port(n, wred)).collect(),
         };
         let macs: Vec<_> = (0..ports).map(mac).collect();
         let mut memory = Fetching(HeapMemory::new(frames, 2048));
@@ -130,8 +135,13 @@ impl Lab {
     }
 }
 
-fn port(n: usize) -> PortSettings {
+fn port(n: usize, wred: bool) -> PortSettings {
     let mut port = PortSettings::new(format!("p{n}"), None);
+    if wred {
+        port.queues
+            .iter_mut()
+            .for_each(|queue| queue.wred = Some(WredSettings { ecn: true, ..WredSettings::default() }));
+    }
     (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
     port.in_flight_bytes = 1 << 20;
     port

@@ -3,7 +3,8 @@
 //! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
 //! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs. Where
-//! each frame needs more work (rates, WRED, flooded frames queued as well), a run is one frame.
+//! each frame needs more work (rates, marks at dequeue, flooded frames queued as well), a run is one
+//! frame.
 //! Copies of flooded frames leave as their queue entries; they get memory afterwards
 //! ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or change
 //! their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
@@ -33,7 +34,7 @@ impl Egress {
         store: &mut FrameQueues,
         out: &mut Vec<TxDesc>,
     ) -> bool {
-        let before = out.len();
+        let (before, backlogged) = (out.len(), self.backlogged);
         let blocked = self.blocked(now);
         let is_plain = blocked.is_empty() && self.copies == 0 && !self.is_shaped();
         if is_plain && self.backlogged.without(self.run_fifos).is_empty() {
@@ -41,11 +42,23 @@ impl Egress {
         } else {
             self.dequeue_any(blocked, room as u32, now, (store, out));
         }
+        let emptied = backlogged.without(self.backlogged).and(self.wred_fifos);
+        if !emptied.is_empty() {
+            self.age_wred(emptied, now);
+        }
         let has_edits = self.remarks || self.edits > 0;
         if has_edits {
             self.add_edits(&mut out[before..], store);
         }
         has_edits
+    }
+
+    /// Lets the averages of queues that have become empty fall from now on.
+    #[inline(never)] // few queues have WRED
+    fn age_wred(&mut self, emptied: FifoSet, now: Instant) {
+        for q in emptied.known() {
+            self.queues[q & 7].on_run_end(now);
+        }
     }
 
     /// Takes frames where only the scheduler decides: nothing is blocked, no frame needs work of
@@ -67,7 +80,7 @@ impl Egress {
         self.commit(FifoSet::known_of(backlogged), in_flight_bytes);
     }
 
-    /// Takes frames of a port with pauses, rates, WRED or flooded frames queued as well.
+    /// Takes frames of a port with pauses, rates, marks at dequeue or flooded frames queued as well.
     #[inline(never)] // out of the way of ports without them
     fn dequeue_any(
         &mut self,
@@ -161,7 +174,7 @@ impl Egress {
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
     }
 
-    /// Takes frames of a queue without WRED, at least one, until another queue's turn comes.
+    /// Takes frames of a queue that no WRED checks now, at least one, until another queue's turn comes.
     #[inline(always)] // once in each loop of `dequeue`
     fn dequeue_run(
         &mut self,

@@ -202,7 +202,7 @@ impl FrameQueues {
     }
 
     /// Appends a frame to a queue.
-    #[inline]
+    #[inline(always)] // twice in the frame path
     pub fn push(&mut self, list: &mut FrameList, frame: FrameId, charge: &FrameMeta) {
         let number = slot_of(frame.index());
         *self.empty_slot(number) = Slot { meta: *charge, next: NONE };

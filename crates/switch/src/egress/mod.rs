@@ -77,8 +77,11 @@ pub struct Egress {
     queues: [Queue; PRIORITIES],
     /// FIFOs that hold queued frames.
     backlogged: FifoSet,
-    /// FIFOs whose frames leave in runs: those for known addresses of queues without WRED.
+    /// FIFOs whose frames leave in runs: those for known addresses, of queues that mark no departing
+    /// frame.
     run_fifos: FifoSet,
+    /// FIFOs of queues with WRED.
+    wred_fifos: FifoSet,
     /// True if only PFC leaves.
     tx_held: bool,
     /// Queues that the peer has no room for.
@@ -138,6 +141,7 @@ impl Egress {
         Self {
             backlogged: FifoSet::EMPTY,
             run_fifos: run_fifos(&queues),
+            wred_fifos: wred_fifos(&queues),
             queues,
             tx_held: false,
             no_room: Set8::EMPTY,
@@ -243,19 +247,22 @@ impl Egress {
         store.set_tag(index, tag);
     }
 
-    /// True if the link takes the frame, it fits the guaranteed cells of its queue, WRED does not
-    /// apply, and it is not flooded.
+    /// True if the link takes the frame, it fits the guaranteed cells of its queue, and it is not
+    /// flooded.
     #[inline]
     pub fn fits_guaranteed(&self, charge: &FrameMeta) -> bool {
         let queue = &self.queues[charge.queue()];
-        queue.fits_reserved(charge.cells())
-            && queue.has_no_wred()
-            && !charge.class.flooded
-            && charge.len <= self.longest_bytes
+        queue.fits_reserved(charge.cells()) && !charge.class.flooded && charge.len <= self.longest_bytes
+    }
+
+    /// True if WRED decides about the frames of a frame's queue.
+    #[inline]
+    pub fn has_wred(&self, charge: &FrameMeta) -> bool {
+        self.queues[charge.queue()].has_wred()
     }
 
     /// Charges a frame that fits the guaranteed cells and appends it to its FIFO.
-    #[inline]
+    #[inline(always)] // twice in the frame path
     pub fn enqueue_guaranteed(&mut self, frame: FrameId, charge: &FrameMeta, store: &mut FrameQueues) {
         let queue = &mut self.queues[charge.queue()];
         queue.charge_reserved(charge.cells());
@@ -512,7 +519,12 @@ impl Egress {
 
 /// Returns the FIFOs whose frames leave in runs.
 fn run_fifos(queues: &[Queue; PRIORITIES]) -> FifoSet {
-    FifoSet::known_of((0..PRIORITIES).filter(|&q| queues[q].has_no_wred()).collect())
+    FifoSet::known_of((0..PRIORITIES).filter(|&q| queues[q].leaves_in_runs()).collect())
+}
+
+/// Returns the FIFOs of queues with WRED.
+fn wred_fifos(queues: &[Queue; PRIORITIES]) -> FifoSet {
+    FifoSet::known_of((0..PRIORITIES).filter(|&q| queues[q].has_wred()).collect())
 }
 
 /// Returns the rate of the whole port.

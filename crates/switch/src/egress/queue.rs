@@ -194,16 +194,30 @@ impl Queue {
         }
     }
 
-    /// True if the queue has no WRED, so that a frame can be dequeued unchecked.
+    /// True if WRED decides about the queue's frames.
     #[inline]
-    pub fn has_no_wred(&self) -> bool {
-        self.wred.is_none()
+    pub fn has_wred(&self) -> bool {
+        self.wred.is_some()
     }
 
-    /// Records that frames of `cells` in all were handed out from a queue without WRED.
+    /// True if frames leave the queue unchecked: no WRED marks them then.
+    pub fn leaves_in_runs(&self) -> bool {
+        self.wred.as_ref().is_none_or(|wred| !wred.decides_at_dequeue())
+    }
+
+    /// Records that frames of `cells` in all were handed out that no WRED checks now.
     #[inline]
     pub fn dequeue_run(&mut self, cells: u32) {
         self.waiting_cells -= cells;
+    }
+
+    /// Records that the last frame of a FIFO has left. If no other waits, the queue is idle.
+    pub fn on_run_end(&mut self, now: Instant) {
+        if self.waiting_cells == 0
+            && let Some(wred) = &mut self.wred
+        {
+            wred.on_empty(now);
+        }
     }
 
     /// Records that a frame of `cells` was handed out to be sent. Returns true if it must be

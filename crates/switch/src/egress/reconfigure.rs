@@ -3,7 +3,10 @@
 //! Rule: queued frames stay queued. The scheduler begins a new round only if its own settings
 //! change, and so does a rate limit. Source: docs/behavior.md, "Reload".
 
-use super::{Egress, ShapedQueues, honored, honors_pause, port_shaper, run_fifos, shaped, stopped_by_pauses};
+use super::{
+    Egress, ShapedQueues, honored, honors_pause, port_shaper, run_fifos, shaped, stopped_by_pauses,
+    wred_fifos,
+};
 use crate::buffer::pool::Pools;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
@@ -30,6 +33,7 @@ impl Egress {
             queue.reconfigure(queue_limits, limits.usage_percent, pools);
         }
         self.run_fifos = run_fifos(&self.queues);
+        self.wred_fifos = wred_fifos(&self.queues);
         self.pauses.reconfigure(honored(settings), settings.pause_speed_bps(), now);
         self.link_pause = match (honors_pause(settings), self.link_pause.take()) {
             (Some(_), Some(mut link)) => {

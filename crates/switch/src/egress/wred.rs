@@ -128,13 +128,24 @@ impl Wred {
         now: Instant,
     ) -> bool {
         if waiting == 0 {
-            self.idle_since = now;
+            self.on_empty(now);
         }
-        if self.settings.mark_at == EcnMarkPoint::Enqueue || !self.settings.ecn {
+        if !self.decides_at_dequeue() {
             return false;
         }
         self.update(waiting + cells);
         self.picks(drop_level, random)
+    }
+
+    /// True if frames are checked when they leave, too.
+    pub fn decides_at_dequeue(&self) -> bool {
+        self.settings.mark_at == EcnMarkPoint::Dequeue && self.settings.ecn
+    }
+
+    /// Records that the queue has become empty: it is idle from now on.
+    #[inline]
+    pub fn on_empty(&mut self, now: Instant) {
+        self.idle_since = now;
     }
 
     /// Returns how many typical frames could have left since the queue became empty.

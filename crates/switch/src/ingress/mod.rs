@@ -225,7 +225,7 @@ impl Ingress {
     }
 
     /// Charges a frame that fits the reserved cells. Returns true if the group must be examined.
-    #[inline]
+    #[inline(always)] // twice in the frame path
     pub fn charge_reserved(&mut self, charge: &FrameMeta) -> bool {
         let group = &mut self.groups[charge.priority()];
         group.charge_reserved(charge.cells());

@@ -40,6 +40,7 @@ use crate::frame::memory::{FrameMemory, MaxFrame};
 use crate::frame::meta::FrameMeta;
 use crate::frame::{FrameId, PuntedFrame, RxDesc};
 use crate::ingress::Ingress;
+use crate::ingress::priority_group::BufferRegion;
 use crate::monitor::counters::{DropReason, RemovedPorts};
 use crate::monitor::event_list::Events;
 use crate::monitor::no_drop_loss::NoDropLosses;
@@ -220,7 +221,7 @@ impl Switch {
     fn forward<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, now: Instant, memory: &mut M) {
         let charge = &arrival.meta;
         let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);
-        if !ingress.fits_reserved(charge) || !egress.fits_guaranteed(charge) {
+        if !ingress.fits_reserved(charge) || !egress.fits_guaranteed(charge) || egress.has_wred(charge) {
             self.forward_by_pools(arrival, out, now, memory);
             return;
         }
@@ -246,32 +247,63 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) -> bool {
-        let frame = arrival.take_frame();
-        let charge = &mut arrival.meta;
+        let charge = &arrival.meta;
         let (port, priority) = (charge.port(), charge.priority());
-        let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
+        let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
         // Both halves decide before either is charged: a rejected frame leaves no trace in a
         // watermark and triggers no PFC.
-        let area = match admit(ingress, egress, charge, &self.pools) {
+        let is_reserved = ingress.fits_reserved(charge) && egress.fits_guaranteed(charge);
+        let admitted = if is_reserved {
+            Ok(BufferRegion::ReservedAndShared)
+        } else {
+            admit(ingress, egress, charge, &self.pools)
+        };
+        let area = match admitted {
             Ok(area) => area,
             Err(reason) => {
-                self.drop_rejected((frame, charge), out, reason, now, memory);
+                self.drop_rejected((arrival.take_frame(), &arrival.meta), out, reason, now, memory);
                 return false;
             }
         };
-        match egress.wred_decide(charge, arrival.ecn, now) {
-            WredAction::Pass => {}
-            WredAction::Mark => egress.mark(charge),
-            WredAction::Drop => {
-                self.drop_rejected((frame, charge), out, DropReason::Wred, now, memory);
-                return false;
-            }
+        if !self.passes_wred(arrival, out, now, memory) {
+            return false;
         }
-        let needs_update = ingress.charge(charge, area, &mut self.pools);
-        egress.enqueue(frame, charge, &mut self.frame_queues, &mut self.pools);
+        let frame = arrival.take_frame();
+        let charge = &mut arrival.meta;
+        let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
+        let needs_update = if is_reserved {
+            let needs_update = ingress.charge_reserved(charge);
+            egress.enqueue_guaranteed(frame, charge, &mut self.frame_queues);
+            needs_update
+        } else {
+            let needs_update = ingress.charge(charge, area, &mut self.pools);
+            egress.enqueue(frame, charge, &mut self.frame_queues, &mut self.pools);
+            needs_update
+        };
         self.mark_data_pending(out);
         if needs_update {
             self.update_xoff(port, priority, now);
+        }
+        true
+    }
+
+    /// Applies WRED to a frame that its queue has room for. Returns false if the frame was dropped.
+    #[inline]
+    fn passes_wred<M: FrameMemory>(
+        &mut self,
+        arrival: &mut RxFrame,
+        out: usize,
+        now: Instant,
+        memory: &mut M,
+    ) -> bool {
+        let egress = &mut self.egress[out];
+        match egress.wred_decide(&arrival.meta, arrival.ecn, now) {
+            WredAction::Pass => {}
+            WredAction::Mark => egress.mark(&mut arrival.meta),
+            WredAction::Drop => {
+                self.drop_rejected((arrival.take_frame(), &arrival.meta), out, DropReason::Wred, now, memory);
+                return false;
+            }
         }
         true
     }
