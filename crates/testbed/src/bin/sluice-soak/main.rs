@@ -35,6 +35,10 @@ struct Arguments {
     /// How long the hosts send in each round, in seconds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     round: u64,
+    /// How much of the usual traffic, in percent: 160 Mbit/s into a port of 100, and 80 beside it.
+    /// Less where other work needs the cores.
+    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(5..=1000))]
+    traffic: u64,
     /// Seed of the disturbances [default: a random one, which is printed].
     #[arg(long)]
     seed: Option<u64>,
@@ -61,7 +65,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!("seed {seed}");
     let interrupted = testbed::watch_signals()?;
     let start = Instant::now();
-    let mut network = Network::new()?;
+    let mut network = Network::new(arguments.traffic)?;
     let mut disturber = Disturber::new(seed);
     let mut report = SoakReport::new(seed);
     while start.elapsed() < lasts {

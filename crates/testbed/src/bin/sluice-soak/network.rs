@@ -24,10 +24,12 @@ pub struct Network {
     pub hosts: [Endpoint; 5],
     pub switch: Namespace,
     bed: Testbed,
+    percent: u64,
 }
 
 impl Network {
-    pub fn new() -> Result<Self> {
+    /// Creates the network, for this much of the usual traffic.
+    pub fn new(percent: u64) -> Result<Self> {
         let bed = Testbed::beside_others()?;
         let switch = bed.switch("switch")?;
         let [a, b, c, d, e] = ["a", "b", "c", "d", "e"].map(|name| bed.sluice_host(&switch, name));
@@ -35,8 +37,8 @@ impl Network {
         for name in [SPARE, FLAPPING] {
             bed.sluice_host(&switch, name)?;
         }
-        let daemon = bed.daemon(&switch, &config())?;
-        let mut network = Self { daemon, collector: None, hosts, switch, bed };
+        let daemon = bed.daemon(&switch, &config(percent))?;
+        let mut network = Self { daemon, collector: None, hosts, switch, bed, percent };
         network.start_collector()?;
         Ok(network)
     }
@@ -57,22 +59,30 @@ impl Network {
     /// Starts the hosts of a round: a and b send for this long.
     pub fn start_hosts(&self, seconds: u64) -> Result<Vec<Host>> {
         let [a, b, c, d, e] = &self.hosts;
-        let flow = |to: &Endpoint, priority: u8, rate: &str| {
-            format!("to={},priority={priority},size=1000,rate={rate}", to.mac())
+        let flow = |to: &Endpoint, priority: u8, rate: u64| {
+            format!("to={},priority={priority},size=1000,rate={rate}k", to.mac())
         };
-        let duration = format!("{seconds}s");
+        let (slow, duration) = (format!("{}M", self.percent), format!("{seconds}s"));
         let sends = ["--speed", "1G", "--no-drop", "3", "--duration", &duration];
         let to_slow = |and: Option<String>| {
-            [flow(c, 3, "80M"), flow(d, 0, "40M")].into_iter().chain(and).collect::<Vec<String>>()
+            [flow(c, 3, self.rate(80)), flow(d, 0, self.rate(40))]
+                .into_iter()
+                .chain(and)
+                .collect::<Vec<String>>()
         };
         let storms = ["--no-drop", "3", "--storm", "3", "--duration", "1s", "--wait", "--linger", "600s"];
         Ok(vec![
-            self.bed.host(c, &[], &["--speed", "100M", "--no-drop", "3"])?,
+            self.bed.host(c, &[], &["--speed", &slow, "--no-drop", "3"])?,
             self.bed.host(d, &[], &["--no-drop", "3", "--dcbx", "willing"])?,
             self.bed.host(e, &[], &storms)?,
-            self.bed.host(a, &to_slow(Some(flow(e, 3, "2M"))), &sends)?,
+            self.bed.host(a, &to_slow(Some(flow(e, 3, self.rate(2)))), &sends)?,
             self.bed.host(b, &to_slow(None), &sends)?,
         ])
+    }
+
+    /// Returns this many Mbit/s of the usual traffic as kbit/s of this soak's.
+    fn rate(&self, usual: u64) -> u64 {
+        usual * 10 * self.percent
     }
 
     /// Returns a command line of `sluice` for the daemon.
@@ -141,7 +151,7 @@ fn output(mut command: Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn config() -> String {
+fn config(percent: u64) -> String {
     let mut config = format!(
         r#"[switch]
 name = "soak"
@@ -183,11 +193,12 @@ sensors = [{{ group = "numbers", interval_s = 1 }}, {{ group = "events" }}]
 destinations = ["soak"]
 "#
     );
+    let slow = format!("speed = \"{percent}M\"\nburst_bytes = 625000\n");
     for name in ["a", "b", "c", "d", "e", FLAPPING] {
         config += &format!("\n[port.{name}]\ninterface = \"{name}\"\n");
         config += match name {
             "d" => "lldp = \"both\"\npfc.mode = \"auto\"\npfc.no_drop = [3]\ndcbx = { willing = false }\n",
-            "c" => "speed = \"100M\"\nburst_bytes = 625000\n",
+            "c" => &slow,
             "e" => {
                 "[port.e.pfc.watchdog]\nprecision = \"high\"\naction = \"drop\"\npriority.3 = { interval = 10, restore_delay = 5 }\n"
             }
