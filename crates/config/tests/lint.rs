@@ -129,6 +129,15 @@ const WARNED: &[(&str, &str)] = &[
         "shared cells in no pool",
         "[buffer]\ningress.pool = { 0.shared_percent = 40, 1.shared_percent = 50 }\negress.pool.0.shared_percent = 99",
     ),
+    (
+        "a watchdog that takes one pause for a storm: 335.5 ms at 100M",
+        "[port-defaults]\nspeed = \"100M\"\n[port-defaults.pfc.watchdog]\npriority.3 = { detection_ms = 335, restoration_ms = 200 }",
+    ),
+    (
+        "… where the pause's own speed counts, on one port",
+        "[port.a]\nspeed = \"10G\"\n[port.a.pfc]\npause_speed = \"1G\"\nwatchdog.precision = \"high\"\n\
+         watchdog.priority.3 = { interval = 3 }",
+    ),
 ];
 
 /// Files that are just sufficient, or that only look insufficient.
@@ -153,6 +162,10 @@ const WITHOUT_WARNINGS: &[(&str, &str)] = &[
     (
         "headroom of the formula",
         "[port-defaults]\nspeed = \"25G\"\nmtu = 1536\ncable_m = 10\n[port-defaults.pfc.priority.3]\nheadroom_cells = 234",
+    ),
+    (
+        "a watchdog that waits longer than one pause",
+        "[port-defaults]\nspeed = \"100M\"\n[port-defaults.pfc.watchdog]\npriority.3 = { detection_ms = 336, restoration_ms = 200 }",
     ),
     ("no speed, so no need", "[port-defaults]\ncable_m = 100000"),
     (

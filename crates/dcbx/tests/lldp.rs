@@ -4,12 +4,14 @@ mod pair;
 
 use core::time::Duration;
 use dcbx::event::NeighborLoss;
-use dcbx::settings::{AdminStatus, AgentSettings};
+use dcbx::settings::{AdminStatus, AgentSettings, Ets, EtsError, PfcSettings};
+use dcbx::status::Operational;
 use dcbx::{Agent, Event};
 use pair::{Pair, seconds, settings};
 use proptest::prelude::*;
 use wire::MacAddr;
-use wire::lldp::{ChassisId, LldpError, Lldpdu, PortId, decode};
+use wire::dcbx::ieee::{Application, Ieee, Selector};
+use wire::lldp::{Capabilities, ChassisId, LldpError, Lldpdu, ManagementAddress, PortId, decode};
 
 /// An agent alone on a link that came up at 1 s.
 fn agent(change: impl FnOnce(&mut AgentSettings)) -> Agent {
@@ -314,4 +316,90 @@ proptest! {
             prop_assert!(in_a_second <= usize::from(credit_max) + 1, "{in_a_second} frames from {first:?} on");
         }
     }
+}
+
+/// Frames are counted, and TLVs that a frame has no room for.
+#[test]
+fn frames_and_omitted_tlvs_are_counted() {
+    let mut agent = agent(|_| {});
+    assert_eq!(sent(&mut agent, seconds(1), seconds(100)).len(), 4);
+    assert_eq!((agent.counters().tx_frames, agent.counters().tx_omitted_tlvs), (4, 0));
+
+    let mut settings = settings(1, None);
+    let address = ManagementAddress {
+        family: 1,
+        address: vec![10, 0, 0, 1],
+        interface_subtype: 1,
+        interface: 0,
+        oid: Vec::new(),
+    };
+    settings.system.management = vec![address; 256];
+    agent.configure(seconds(100), settings);
+    let frames = sent(&mut agent, seconds(100), seconds(200)).len() as u64;
+    let omitted = agent.advertised().encode(MacAddr([2, 0, 0, 0, 0, 1])).omitted_tlvs;
+    assert!(omitted > 0, "all of it fits");
+    assert_eq!(agent.counters().tx_frames, 4 + frames);
+    assert_eq!(agent.counters().tx_omitted_tlvs, frames * u64::from(omitted));
+}
+
+/// What a host says of itself: a station, by its address, with PFC and without ETS shares.
+#[test]
+fn a_host_is_a_station_that_wants_pfc() {
+    let mac = MacAddr([2, 0, 0, 0, 0, 7]);
+    let pfc = PfcSettings { willing: true, no_drop: 1 << 3, ..PfcSettings::default() };
+    let settings = AgentSettings::host("server", mac, "eth0", pfc);
+    let mut agent = Agent::new(settings);
+    agent.set_link(seconds(1), true);
+    let frames = agent.poll(seconds(1)).frames;
+    let (_, lldpdu) = decode(&frames[0]).unwrap();
+    assert_eq!(lldpdu.port, PortId::mac(mac));
+    assert_eq!(lldpdu.capabilities.map(|it| it.enabled), Some(Capabilities::STATION));
+    let description = lldpdu.system_description.unwrap_or_default();
+    assert!(description.starts_with("Sluice host "), "{description}");
+    let ieee = Ieee::decode(&lldpdu.organization).unwrap().unwrap();
+    let advertised = ieee.pfc.unwrap();
+    assert_eq!((advertised.willing, advertised.enabled), (true, 1 << 3));
+    assert_eq!(ieee.ets_configuration, None);
+}
+
+/// The groups that every version of DCBX can express.
+#[test]
+fn groups_and_shares_are_checked() {
+    let ets = |group_of_priority, percent| Ets { group_of_priority, percent };
+    let halves = [50, 50, 0, 0, 0, 0, 0, 0];
+    let eight = [13, 13, 13, 13, 12, 12, 12, 12];
+    for (ets, expected) in [
+        (Ets::SINGLE_GROUP, Ok(())),
+        (Ets::STRICT, Ok(())),
+        (ets([0, 0, 0, 7, 0, 0, 15, 15], [50, 0, 0, 0, 0, 0, 0, 50]), Ok(())),
+        (ets([0, 0, 0, 8, 0, 0, 0, 0], halves), Err(EtsError::Group(8))),
+        (ets([0, 0, 0, 14, 0, 0, 0, 0], halves), Err(EtsError::Group(14))),
+        (ets([0, 0, 0, 16, 0, 0, 0, 0], halves), Err(EtsError::Group(16))),
+        (ets([0, 1, 0, 0, 0, 0, 0, 0], [50, 49, 0, 0, 0, 0, 0, 0]), Err(EtsError::Shares(99))),
+        (ets([15; 8], halves), Err(EtsError::Shares(100))),
+        (ets([0, 1, 2, 3, 4, 5, 6, 7], eight), Ok(())),
+        (ets([15, 1, 2, 3, 4, 5, 6, 7], eight), Err(EtsError::NoStrictClass)),
+    ] {
+        assert_eq!(ets.check(), expected, "{ets:?}");
+    }
+    let text = [EtsError::Group(8), EtsError::Shares(99), EtsError::NoStrictClass].map(|it| it.to_string());
+    assert_eq!(text[0], "group 8 does not exist: use 0-7, or 15 for strict priority");
+    assert_eq!(text[1], "the shares add up to 99 %, not 100 %");
+    assert!(text[2].starts_with("strict priority needs a traffic class of its own"), "{}", text[2]);
+}
+
+/// The priority of an application is that of its selector and protocol, the highest of several.
+#[test]
+fn the_priority_of_an_application() {
+    let application = |selector, protocol, priority| Application { selector, protocol, priority };
+    let applications = vec![
+        application(Selector::Port, 4791, 3),
+        application(Selector::Port, 4791, 5),
+        application(Selector::Ethertype, 4791, 6),
+        application(Selector::Port, 80, 7),
+    ];
+    let agreed = Operational { no_drop: 0, ets: None, applications };
+    assert_eq!(agreed.priority_of(Selector::Port, 4791), Some(5));
+    assert_eq!(agreed.priority_of(Selector::Ethertype, 4791), Some(6));
+    assert_eq!(agreed.priority_of(Selector::Ethertype, 80), None);
 }

@@ -12,9 +12,11 @@ use switch::SwitchSettings;
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom;
 use switch::egress::queue_limits::EgressLimits;
+use switch::pfc::rx::quanta_ns;
 use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
 use wire::bitset::Set8;
 
+use crate::lint::headroom_duration::spell_time;
 use crate::lint::worst_case_fill;
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::spell_speed;
@@ -26,6 +28,8 @@ use crate::tables::ports::Port;
 pub const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Maximum number of ports that are listed by name; further ones are counted.
 const MAX_NAMES: usize = 4;
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
 /// Priorities of best effort and of network control: docs/references.md, "H3C reference"
 /// (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
@@ -44,6 +48,7 @@ pub(crate) fn lint(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, r
         advice.both_directions(port);
         advice.unadvertised(port);
         advice.priorities(port);
+        advice.detection(port);
     }
     for priority in 0..PRIORITIES {
         advice.maps(ports, priority);
@@ -318,6 +323,29 @@ impl Lints {
             _ => return,
         };
         self.warn(&policy.location, what.to_owned(), cure.to_owned(), port, 0);
+    }
+
+    /// Warns of a watchdog that takes one pause for a storm: a peer that is stopped for a moment, or
+    /// whose XON is lost, has paused for that long.
+    fn detection(&mut self, port: &Port) {
+        let known_bps = port.settings.pfc.pause_speed_bps.or(port.settings.speed_bps);
+        let Some(speed_bps) = known_bps else { return };
+        let pause_ns = quanta_ns(u16::MAX, speed_bps);
+        for priority in no_drop(port) {
+            let Some(settings) = port.settings.watchdog[priority] else { continue };
+            let Some(table) = port.tables().watchdog().priority(priority) else { continue };
+            if settings.detection_ns >= pause_ns {
+                continue;
+            }
+            let what = format!(
+                "the watchdog detects a storm after {}, and one PFC frame pauses for up to {} at {}",
+                spell_time(settings.detection_ns),
+                spell_time(pause_ns),
+                spell_speed(speed_bps)
+            );
+            let cure = format!("detect it after {} ms or more", pause_ns.div_ceil(MS));
+            self.warn(&table.location, what, cure, port, 1 << priority);
+        }
     }
 
     fn priorities(&mut self, port: &Port) {
