@@ -1,13 +1,16 @@
-//! What a loop asks of the kernel: it sends, and it sleeps. (`stalls` has that no epoll set holds a
-//! port's socket, which would cost a callback for each frame.)
+//! What a loop asks of the kernel: it sends, and it sleeps; and how often a daemon wakes that has
+//! nothing to do. (`stalls` has that no epoll set holds a port's socket, which would cost a callback
+//! for each frame.)
 
+use std::collections::BTreeMap;
+use std::fs::DirEntry;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::libc::{
     SYS_getsockopt, SYS_openat, SYS_ppoll, SYS_pread64, SYS_read, SYS_sched_setattr, SYS_sendto, SYS_write,
 };
-use testbed::{Daemon, port};
+use testbed::{Daemon, Testbed, eventually, port};
 use tests::{Incast, SystemCalls, loop_thread};
 
 const DURATION: Duration = Duration::from_secs(3);
@@ -51,5 +54,49 @@ fn an_awake_loop_only_sends() -> Result<()> {
     let statistics = calls.remove(&SYS_getsockopt).unwrap_or_default();
     ensure!(statistics % SOCKETS == 0, "{statistics} reads of the statistics of {SOCKETS} sockets");
     ensure!(calls.is_empty(), "other calls by number: {calls:?}");
+    Ok(())
+}
+
+/// Returns how often threads of a process have gone to sleep, by the thread.
+fn sleeps(pid: u32) -> Result<BTreeMap<String, u64>> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    let of_thread = |task: std::io::Result<DirEntry>| -> Result<(String, u64)> {
+        let status = std::fs::read_to_string(task?.path().join("status"))?;
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(str::trim).with_context(|| format!("no {name} in {status}"))
+        };
+        Ok((value("Name")?.to_owned(), value("voluntary_ctxt_switches")?.parse()?))
+    };
+    tasks.map(of_thread).collect()
+}
+
+/// With sixteen ports and no frames the loop wakes as often as its guard, ten times a second, and
+/// all threads together some nine times as often.
+#[test]
+fn an_idle_daemon_sleeps() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let mut config = "[switch]\nname = \"idle\"\n[port-defaults]\nspeed = \"1G\"\n\
+                      pfc = { mode = \"on\", no_drop = [3] }\n"
+        .to_owned();
+    for n in 0..16 {
+        let name = format!("p{n}");
+        bed.sluice_host(&switch, &name)?;
+        config += &format!("[port.{name}]\ninterface = \"{name}\"\n");
+    }
+    let mut daemon = bed.daemon(&switch, &config)?;
+    let pid = daemon.process().pid();
+    let before = sleeps(pid)?;
+    let since = |now: &BTreeMap<String, u64>, name: &str| now[name] - before[name];
+    let now = eventually("the loop has slept fifty times", || {
+        let now = sleeps(pid)?;
+        Ok((since(&now, "poll-0") >= 50).then_some(now))
+    })?;
+    let [of_loop, of_guard] = ["poll-0", "guard-0"].map(|name| since(&now, name));
+    let all: u64 = before.keys().map(|name| since(&now, name)).sum();
+    println!("{all} sleeps, of the loop {of_loop}, of its guard {of_guard}");
+    ensure!(of_loop <= 2 * of_guard + 10, "the loop sleeps {of_loop} times, its guard {of_guard}");
+    ensure!(all <= 15 * of_loop, "all threads sleep {all} times, the loop {of_loop}");
     Ok(())
 }
