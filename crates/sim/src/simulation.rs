@@ -240,7 +240,6 @@ impl<'s> Simulation<'s> {
 
     #[inline]
     fn line_free(&mut self, line: usize) {
-        self.links.directions[line].busy = false;
         let from = self.links.directions[line].from;
         match self.node_indices[from.node] {
             NodeIndex::Switch(device) => self.devices[device].line_free(from.port, &mut self.links),

@@ -58,8 +58,8 @@ case, which headroom should not be below.
 
 JSON: title, lossless, files[] (file, lines[]: what to write into it), before and after
 (no_drop_lost, xoff_ns, xoff_episodes, headroom_peak_cells, throughput_bps), trials[] in their
-order: step, settings[], kept, refused (why it could not run, or null), measured (as before; null
-if refused).
+order: step, choice, settings[], kept, refused (why it could not run, or null), measured (as
+before; null if refused).
 
 Exit codes: 0 nothing no-drop is lost with these settings, 1 some frames are, 2 the scenario is
 wrong or a file cannot be read.";
@@ -129,7 +129,7 @@ fn text(advice: &Advice) -> String {
     for FileLines { file, lines } in advice.files.iter().filter(|file| !file.lines.is_empty()) {
         let _ = write!(text, "\n{file}:\n\n    {}\n", lines.join("\n    "));
     }
-    text += "\nStep        Lost no-drop  Time in XOFF  Episodes   Arrived  Settings\n";
+    text += "\nStep        Lost no-drop  Time in XOFF  Episodes   Arrived  Choice\n";
     for trial in &advice.trials {
         let mark = if trial.kept { '✔' } else { ' ' };
         let _ = match &trial.measured {
@@ -141,7 +141,7 @@ fn text(advice: &Advice) -> String {
                 time(measured.xoff_ns),
                 measured.xoff_episodes,
                 rate(measured.throughput_bps),
-                trial.settings.join(", ")
+                trial.choice
             ),
             None => writeln!(
                 text,
@@ -170,6 +170,7 @@ pub fn sample() -> Advice {
     let measured = Measured::default();
     let trial = |measured: Option<Measured>| Trial {
         step: "XOFF",
+        choice: "XOFF = shared / 2".to_owned(),
         settings: vec!["a.toml:x=1".to_owned()],
         kept: measured.is_some(),
         refused: measured.is_none().then(|| "no".to_owned()),

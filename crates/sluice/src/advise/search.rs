@@ -42,6 +42,8 @@ pub struct Measured {
 pub struct Trial {
     /// What it tries: as it is, headroom, XOFF or ECN.
     pub step: &'static str,
+    /// What it changes, in words; empty for the scenario as it is.
+    pub choice: String,
     /// The settings that differ, as options of `sluice sim`.
     pub settings: Vec<String>,
     /// True if it was better than what was best before.
@@ -83,8 +85,8 @@ pub fn search(file: &Path, set: &[Override], duration_ns: Option<u64>) -> Result
         |config: &str| input::device(folder, config).map_err(|why| anyhow!("cannot read {config}: {why}"));
     let devices = devices(&scenario, text_of)?;
     let before = measure(&mut scenario);
-    let first =
-        Trial { step: "as it is", settings: Vec::new(), kept: true, refused: None, measured: Some(before) };
+    let (step, choice, settings) = ("as it is", String::new(), Vec::new());
+    let first = Trial { step, choice, settings, kept: true, refused: None, measured: Some(before) };
     let (best, trials) = (Choice::default(), vec![first]);
     let mut search = Search { file, set, duration_ns, devices, best, best_measured: before, trials };
     search.run();
@@ -121,7 +123,8 @@ impl Search<'_> {
         if let (true, Some(measured)) = (kept, measured) {
             (self.best, self.best_measured) = (choice, measured);
         }
-        self.trials.push(Trial { step, settings, kept, refused, measured });
+        let choice = choice.to_string();
+        self.trials.push(Trial { step, choice, settings, kept, refused, measured });
     }
 
     fn measure_choice(&self, settings: &[String], choice: Choice) -> Result<Measured, String> {

@@ -1,6 +1,8 @@
 //! The configurations of a scenario, the settings that the search changes in them, and the lines
 //! that a user writes.
 
+use std::fmt::{Display, Formatter};
+
 use anyhow::{Result, anyhow};
 use sim::Scenario;
 use sim::scenario::NodeKind;
@@ -34,6 +36,16 @@ pub struct Choice {
     pub xoff_divisor: Option<u32>,
     /// Marks begin at XOFF divided by this.
     pub ecn_divisor: Option<u32>,
+}
+
+impl Display for Choice {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        let headroom = self.headroom_factor.map(|factor| format!("headroom × {factor}"));
+        let xoff = self.xoff_divisor.map(|divisor| format!("XOFF = shared / {divisor}"));
+        let ecn = self.ecn_divisor.map(|divisor| format!("ECN from XOFF / {divisor}"));
+        let parts: Vec<String> = [headroom, xoff, ecn].into_iter().flatten().collect();
+        f.write_str(&parts.join(", "))
+    }
 }
 
 /// Reads what there is to search in a scenario; `text_of` returns the text of a configuration.
@@ -209,6 +221,7 @@ mod tests {
             "high_cells = 2000",
         ];
         assert_eq!(device.lines(choice).lines, expected);
+        assert_eq!(choice.to_string(), "headroom × 2, XOFF = shared / 16, ECN from XOFF / 8");
         assert_eq!(
             device.options(choice)[2],
             "leaf.toml:port-defaults.pfc.priority.3.xoff={ static_cells = 4000 }"
