@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Time from one reading of the counters to the next.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, conflicts_with = "counters")]
     interval: f64,
-    /// Readings after the first. Each interval becomes a part of the scenario with rates of its own.
+    /// Readings after the first. Each interval is a part of the scenario with rates of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "counters")]
     samples: u32,
     /// Counters of an incident instead of a daemon's: what `sluice show counters --json` printed,

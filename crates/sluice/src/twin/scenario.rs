@@ -6,8 +6,8 @@ use switch::SwitchSettings;
 use switch::settings::WIRE_OVERHEAD_BYTES;
 
 use super::counters::{Counters, Interval, OfferedFlow, PortRow};
-use crate::init::toml_key;
-
+/// The longest name in a scenario.
+const NAME_BYTES: usize = 64;
 /// The least rate of a traffic, in bit/s.
 const LEAST_BPS: f64 = 1e6;
 /// The lengths that frames of a scenario may have.
@@ -40,15 +40,17 @@ pub fn text(
          title    = \"twin\"\nduration = \"{end_ns}ns\"\n\n[switch.switch]\nconfig = \"switch.toml\"\n"
     );
     for port in &ports {
-        let (name, key) = (&port.name, toml_key(&format!("host-{}", port.name)));
-        let _ = write!(text, "\n[host.{key}]\n\n[[link]]\nends = [\"host-{name}\", \"switch.{name}\"]\n");
+        let (name, host) = (&port.name, host(&port.name, settings));
+        let _ = write!(text, "\n[host.{host}]\n\n[[link]]\nends = [\"{host}\", \"switch.{name}\"]\n");
         text += &speed(port, settings)?;
     }
     let mut flows = 0;
     for (number, interval) in intervals.iter().enumerate() {
         let is_linked = |name: &String| ports.iter().any(|port| port.name == *name);
         for flow in interval.flows.iter().filter(|flow| is_linked(&flow.from) && is_linked(&flow.to)) {
-            let Some(lines) = traffic(flow, interval, (number, intervals.len()), burst) else { continue };
+            let hosts = [&flow.from, &flow.to].map(|port| host(port, settings));
+            let part = (number, intervals.len());
+            let Some(lines) = traffic(flow, hosts, (flows, interval, part), burst) else { continue };
             text += &lines;
             flows += 1;
         }
@@ -58,6 +60,13 @@ pub fn text(
     }
     text += "\n[[expect]]\nno_drop_lost = 0\n";
     Ok(Text { text, ports: ports.len(), flows })
+}
+
+/// Returns the name of the host on a port: a dot would be one of its ports.
+fn host(port: &str, settings: &SwitchSettings) -> String {
+    let name = format!("host-{}", port.replace('.', "_"));
+    let number = settings.ports.iter().position(|known| known.name == port).unwrap_or(0);
+    if name.len() > NAME_BYTES { format!("host-{number}") } else { name }
 }
 
 /// Returns the line with the speed of a port's link, if its configuration has none.
@@ -78,8 +87,8 @@ fn speed(port: &PortRow, settings: &SwitchSettings) -> Result<String, String> {
 /// Returns the traffic of a flow; `None` if it is too slow.
 fn traffic(
     flow: &OfferedFlow,
-    interval: &Interval,
-    (number, intervals): (usize, usize),
+    [sender, receiver]: [String; 2],
+    (known, interval, (number, intervals)): (usize, &Interval, (usize, usize)),
     burst: Option<u64>,
 ) -> Option<String> {
     let OfferedFlow { from, to, priority, frames, bytes } = flow;
@@ -90,9 +99,11 @@ fn traffic(
     }
     let frame_bytes = (bytes / frames).clamp(FRAME_BYTES.0, FRAME_BYTES.1);
     let part = if intervals > 1 { format!("-{}", number + 1) } else { String::new() };
+    let name = format!("{from}-{to}-{priority}{part}");
+    let name = if name.len() > NAME_BYTES { format!("flow-{}", known + 1) } else { name };
     let mut text = format!(
-        "\n[[traffic]]\nname        = \"{from}-{to}-{priority}{part}\"\nfrom        = \"host-{from}\"\n\
-         to          = \"host-{to}\"\npriority    = {priority}\nframe_bytes = {frame_bytes:.0}\n\
+        "\n[[traffic]]\nname        = \"{name}\"\nfrom        = \"{sender}\"\n\
+         to          = \"{receiver}\"\npriority    = {priority}\nframe_bytes = {frame_bytes:.0}\n\
          rate        = {bps:.0}\n"
     );
     if intervals > 1 {
@@ -137,6 +148,14 @@ mod tests {
         let received: Vec<u64> = outcome.traffic.iter().map(|traffic| traffic.received_frames).collect();
         assert!(received[0].abs_diff(300) <= 1 && received[1].abs_diff(100) <= 1, "{received:?}");
         assert!(outcome.holds());
+    }
+
+    #[test]
+    fn names_are_those_of_a_scenario() {
+        let mut settings = tests::settings();
+        settings.ports[1].name = "x".repeat(64);
+        assert_eq!(host("eth0.100", &settings), "host-eth0_100");
+        assert_eq!(host(&"x".repeat(64), &settings), "host-1");
     }
 
     #[test]
