@@ -98,6 +98,10 @@ const SLOTS: u64 = 1024;
 /// The most entries of the current slot that are moved to make room for another.
 const SLOT_LIMIT: usize = 256;
 
+/// The place of an event in the queue, which may be taken long before the event is planned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ticket(u128);
+
 /// The event queue. An entry is one number, so that comparing is cheap: time, order, event.
 ///
 /// It consists of a wheel of short slots, which takes nearly all events, and a heap for distant
@@ -119,6 +123,8 @@ pub(crate) struct Queue {
     /// True if the heap has entries of the current slot.
     is_crowded: bool,
     planned: u64,
+    /// The event that was taken last.
+    taken: u128,
 }
 
 impl Queue {
@@ -133,15 +139,35 @@ impl Queue {
             far: BinaryHeap::new(),
             is_crowded: false,
             planned: 0,
+            taken: 0,
         }
     }
 
     /// Plans an event. An event in the past happens next.
     #[inline]
     pub(crate) fn schedule(&mut self, at: Picos, event: Event) {
+        let ticket = self.reserve(at, event);
+        self.plan(ticket);
+    }
+
+    /// Takes the place of an event that would be planned now, without planning it.
+    #[inline]
+    pub(crate) fn reserve(&mut self, at: Picos, event: Event) -> Ticket {
         self.planned += 1;
         let order = u128::from(self.planned & ((1 << ORDER_BITS) - 1));
-        self.insert(u128::from(at) << 64 | order << CODE_BITS | event.code());
+        Ticket(u128::from(at) << 64 | order << CODE_BITS | event.code())
+    }
+
+    /// Plans an event at its place.
+    #[inline]
+    pub(crate) fn plan(&mut self, ticket: Ticket) {
+        self.insert(ticket.0);
+    }
+
+    /// True if an event is the one that was taken last, or would have come before it.
+    #[inline]
+    pub(crate) fn is_past(&self, ticket: Ticket) -> bool {
+        ticket.0 <= self.taken
     }
 
     #[inline]
@@ -185,6 +211,7 @@ impl Queue {
         } else {
             self.current.pop();
         }
+        self.taken = entry;
         Some((at, Event::of(entry)))
     }
 
@@ -263,6 +290,23 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| queue.next(8)).collect();
         assert_eq!(taken, [planned[5], planned[1], planned[2], planned[4], planned[0]]);
         assert_eq!((queue.next(8), queue.next(9)), (None, Some(planned[3])));
+    }
+
+    /// An event that is planned late comes where it would have come.
+    #[test]
+    fn a_place_is_kept() {
+        let mut queue = Queue::new();
+        queue.schedule(5, Event::Due(1));
+        let ticket = queue.reserve(7, Event::TxDone(2));
+        queue.schedule(7, Event::Due(3));
+        assert_eq!((queue.next(9), queue.is_past(ticket)), (Some((5, Event::Due(1))), false));
+        queue.plan(ticket);
+        assert_eq!((queue.next(9), queue.is_past(ticket)), (Some((7, Event::TxDone(2))), true));
+        let never_planned = queue.reserve(7, Event::TxDone(4));
+        assert!(!queue.is_past(never_planned));
+        assert_eq!((queue.next(9), queue.is_past(never_planned)), (Some((7, Event::Due(3))), false));
+        queue.schedule(8, Event::Due(5));
+        assert_eq!((queue.next(9), queue.is_past(never_planned)), (Some((8, Event::Due(5))), true));
     }
 
     /// Plans far more events than the limit of one slot, some of them while that slot is current.

@@ -122,13 +122,23 @@ impl Host {
         self.ready_mask |= 1 << (priority & 7);
     }
 
-    /// Sends the next frame, if the link direction is idle and there is one.
+    /// Sends the next frame, if the link direction is idle and there is one. If more waits, it is
+    /// told when that one ends.
     #[inline]
     pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Links) {
         let line = self.line();
-        if !wires.directions[line].is_idle() {
-            return;
+        if wires.is_idle(line) {
+            self.send_next(line, flows, wires);
         }
+        let waits = self.ready_mask | self.ack_mask != 0 || !self.cnps.is_empty();
+        if waits || !self.storms.is_empty() {
+            wires.tell_end(line);
+        }
+    }
+
+    /// Sends the next frame over an idle link direction, if there is one.
+    #[inline]
+    fn send_next(&mut self, line: usize, flows: &mut [Flow], wires: &mut Links) {
         if let Some(packet) = self.next_of_storm(wires) {
             self.sent_control += 1;
             wires.send(line, packet.len, &packet.bytes);

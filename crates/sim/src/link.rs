@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event_queue::{Event, Queue};
+use crate::event_queue::{Event, Queue, Ticket};
 use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
@@ -38,9 +38,28 @@ impl Links {
         Self { now: 0, queue, directions: lines, packets, wake_at, latency: None, int: None }
     }
 
+    /// True if a link direction may send a frame now.
+    #[inline]
+    pub(crate) fn is_idle(&self, line: usize) -> bool {
+        let line = &self.directions[line];
+        line.up && self.queue.is_past(line.end)
+    }
+
+    /// Tells the sender of a link direction when the frame that is being sent ends, if one is.
+    /// Without that nothing happens then.
+    #[inline]
+    pub(crate) fn tell_end(&mut self, line: usize) {
+        let line = &mut self.directions[line];
+        if !line.tells_end && !self.queue.is_past(line.end) {
+            line.tells_end = true;
+            self.queue.plan(line.end);
+        }
+    }
+
     /// Sends a frame over an idle link direction.
     #[inline]
     pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
+        debug_assert!(self.is_idle(line));
         let packet = self.packets.put(len, bytes);
         self.directions[line].send(len, packet, self.now, &mut self.queue);
     }
@@ -141,10 +160,12 @@ pub(crate) struct LinkDirection {
     pub(crate) from: LinkEnd,
     pub(crate) to: LinkEnd,
     pub(crate) up: bool,
-    /// True while a frame is being sent.
-    pub(crate) busy: bool,
-    /// When the frame that is being sent ends.
+    /// When the frame that is being sent ends, or the last one ended.
     free_at: Picos,
+    /// The place of that among the events.
+    end: Ticket,
+    /// True if that event is planned.
+    tells_end: bool,
     speed_bps: u64,
     /// Picoseconds per byte if that is a whole number, else 0.
     byte_ps: u64,
@@ -183,8 +204,9 @@ impl LinkDirection {
             from: link.ends[from_end],
             to: link.ends[1 - from_end],
             up: true,
-            busy: false,
             free_at: 0,
+            end: Ticket::default(),
+            tells_end: false,
             speed_bps: link.speed_bps,
             byte_ps: if byte_ps * link.speed_bps == 8_000_000_000_000 { byte_ps } else { 0 },
             overhead_bytes: u64::from(link.overhead_bytes),
@@ -198,10 +220,10 @@ impl LinkDirection {
         }
     }
 
-    /// True if the link direction may send a frame now.
-    #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.up && !self.busy
+    /// Ends the frame that is being sent.
+    #[cfg(test)]
+    pub(crate) fn end_now(&mut self) {
+        self.end = Ticket::default();
     }
 
     /// Returns the bytes on the wire of a frame.
@@ -230,14 +252,12 @@ impl LinkDirection {
     /// Sends a frame from `now` on.
     #[inline]
     fn send(&mut self, len: u16, packet: u32, now: Picos, queue: &mut Queue) {
-        debug_assert!(self.is_idle());
-        self.busy = true;
         self.counts.sent += 1;
         let time = self.time_of(len);
         self.counts.busy += time;
         self.counts.bytes += self.bytes_of(len);
         self.free_at = now + time;
-        queue.schedule(self.free_at, Event::TxDone(self.number));
+        (self.end, self.tells_end) = (queue.reserve(self.free_at, Event::TxDone(self.number)), false);
         let at = now + time + self.propagation;
         if self.in_flight.is_empty() {
             self.arrive_at = at;
@@ -262,7 +282,7 @@ impl LinkDirection {
 
     /// Returns the busy time up to `now`.
     pub(crate) fn busy_until(&self, now: Picos) -> Picos {
-        self.counts.busy - if self.busy { self.free_at.saturating_sub(now) } else { 0 }
+        self.counts.busy - self.free_at.saturating_sub(now)
     }
 
     /// The number of PFC frames that have arrived and have not taken effect.

@@ -12,7 +12,12 @@ pub(crate) mod multipath;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use switch::Nanos;
+
+use crate::link::LinkDirection;
+use crate::packet::ACK_BYTES;
 use crate::scenario::types::{Link, LinkEnd, Node, NodeKind, Route};
+use crate::time::instant;
 
 /// The entries of all switches.
 #[derive(Debug, Clone)]
@@ -28,6 +33,16 @@ pub struct Routes {
     ports: Vec<Option<u8>>,
     /// By switch and then by host: all ports at which a shortest path starts, as a mask.
     choices: Vec<u64>,
+}
+
+/// Returns the round-trip time through empty queues in ns: of a frame over these links, by their
+/// numbers, and of its acknowledgment back.
+pub(crate) fn base_rtt_ns(links: &[Link], path: &[usize], frame_bytes: u16) -> Nanos {
+    let of_link = |&link: &usize| {
+        let direction = LinkDirection::new(&links[link], link, 0);
+        direction.flight_time(frame_bytes) + direction.flight_time(ACK_BYTES)
+    };
+    instant(path.iter().map(of_link).sum()).0.max(1)
 }
 
 impl Routes {

@@ -21,8 +21,8 @@ use crate::event_queue::Event;
 use crate::flow::{CompletedMessage, Flow};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links};
-use crate::packet::{ACK_BYTES, AckContent, Content, PacketHeaders, host_mac};
-use crate::routes::Routes;
+use crate::packet::{AckContent, Content, PacketHeaders, host_mac};
+use crate::routes::{Routes, base_rtt_ns};
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
@@ -240,7 +240,6 @@ impl<'s> Simulation<'s> {
 
     #[inline]
     fn line_free(&mut self, line: usize) {
-        self.links.directions[line].busy = false;
         let from = self.links.directions[line].from;
         match self.node_indices[from.node] {
             NodeIndex::Switch(device) => self.devices[device].line_free(from.port, &mut self.links),
@@ -595,13 +594,9 @@ fn flow_path(
     max_bps: u64,
 ) -> FlowPath {
     let links = routes.and_then(|routes| routes.path(from, to)).unwrap_or_default();
-    let flight_times = links.iter().map(|&link| {
-        let direction = LinkDirection::new(&scenario.links[link], link, 0);
-        direction.flight_time(traffic.frame_bytes) + direction.flight_time(ACK_BYTES)
-    });
     FlowPath {
         max_bps,
-        base_rtt_ns: instant(flight_times.sum()).0.max(1),
+        base_rtt_ns: base_rtt_ns(&scenario.links, &links, traffic.frame_bytes),
         hops: links.len().saturating_sub(1) as u32,
         frame_bytes: traffic.frame_bytes,
     }

@@ -311,7 +311,7 @@ impl SimSwitch {
     #[inline]
     fn transmit(&mut self, port: usize, wires: &mut Links) {
         let Some(line) = self.ports[port].line else { return };
-        if !wires.directions[line].is_idle() {
+        if self.switch.ports_with_work() & 1 << port == 0 || !wires.is_idle(line) {
             return;
         }
         let now = instant(wires.now);
@@ -355,6 +355,7 @@ impl SimSwitch {
             });
         }
         wires.send(line, outgoing.len, bytes);
+        wires.tell_end(line); // its cells are released then
         self.ports[port].sending = Some(outgoing);
     }
 
@@ -362,7 +363,7 @@ impl SimSwitch {
     fn send_next(&mut self, port: usize, wires: &mut Links) {
         let PortLine { line: Some(line), at_link: with_line, .. } = &mut self.ports[port] else { return };
         let line = *line;
-        if wires.directions[line].is_idle()
+        if wires.is_idle(line)
             && let Some(outgoing) = with_line.pop_front()
         {
             self.send(port, line, outgoing, wires);

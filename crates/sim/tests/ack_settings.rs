@@ -96,6 +96,11 @@ fn what_makes_no_sense_is_refused() {
         ),
         ("", "timely = { low = \"600us\" }", "low is more than high"),
         ("", "hpcc = { eta = 0 }", "write a number from"),
+        (
+            "",
+            "hpcc = { base_rtt = \"2us\" }",
+            "2us is less than the round-trip time of a flow through empty queues",
+        ),
         ("", "hpcc = 3", "write true, false, or a table as in { eta = 0.95 }"),
         ("", "dctcp = { g = 0.1 }", "g"),
         ("forwarding = \"learn\"\n", "hpcc = true", "forwarding = \"learn\" floods"),

@@ -14,7 +14,7 @@ use control::ClientError;
 
 /// The rule, at the end of `sluice --help`.
 pub const HELP: &str = "\
-Exit codes: 0 done, 1 failed or the answer is no, 2 the command line is wrong (check, sim, sweep, lab: a file is), 3 no daemon listens.";
+Exit codes: 0 done, 1 failed or the answer is no, 2 the command line is wrong (check, sim, sweep, advise, lab: a file is), 3 no daemon listens.";
 
 /// What is wrong with a command line, beyond what its parser finds.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! simulates networks, and runs the hosts that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod baseline;
 mod capture;
 mod check;
@@ -30,6 +31,7 @@ mod stall;
 mod sweep;
 mod telemetry;
 mod top;
+mod twin;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -73,6 +75,8 @@ enum Task {
     /// Run a network of switches in virtual time, from the daemon's own configuration files.
     Sim(sim::Arguments),
     Sweep(sweep::Arguments),
+    Advise(advise::Arguments),
+    Twin(twin::Arguments),
     Lab(lab::Arguments),
     /// Print completions for a shell.
     Completions {
@@ -118,6 +122,7 @@ fn main() -> ExitCode {
         Task::Capture(arguments) => capture::run(&arguments),
         Task::Record(arguments) => record::record(&arguments),
         Task::Replay(arguments) => record::replay(&arguments),
+        Task::Twin(arguments) => twin::run(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
         Task::Init(arguments) => init::run(&arguments),
         Task::Import(arguments) => import::run(&arguments),
@@ -126,6 +131,7 @@ fn main() -> ExitCode {
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
         Task::Sweep(arguments) => return sweep::run(&arguments),
+        Task::Advise(arguments) => return advise::run(&arguments),
         Task::Lab(arguments) => return lab::run(arguments),
         Task::Completions { shell } => completions(shell),
         Task::Manuals { folder } => {
@@ -148,7 +154,7 @@ fn main() -> ExitCode {
 }
 
 /// Examples at the end of the help of each command, short and long.
-const EXAMPLES: [(&str, &str); 24] = [
+const EXAMPLES: [(&str, &str); 26] = [
     ("top", "  sluice top"),
     ("explain", "  sluice explain port.pfc.no_drop"),
     (
@@ -187,6 +193,11 @@ const EXAMPLES: [(&str, &str); 24] = [
     (
         "sweep",
         "  sluice sweep config/scenarios/sweep.toml --out results\n  sluice sweep plan config/scenarios/sweep.toml --parts 16\n  sluice sweep collect results",
+    ),
+    ("advise", "  sluice advise config/scenarios/incast-dcqcn.toml --duration 2ms"),
+    (
+        "twin",
+        "  sluice twin twin --burst 64000\n  sluice twin incident --counters counters.json --config switch.toml",
     ),
     ("completions", "  sluice completions bash"),
     (

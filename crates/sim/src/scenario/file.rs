@@ -179,7 +179,7 @@
 //!   `additive_frames` (1), `beta` (0.8), `max_decrease` (0.5), `min_frames` (0.01), `max_frames`
 //!   (1000), `reset_after` (5);
 //! - `hpcc` (not with `forwarding = "learn"`): `eta` (0.95), `max_stage` (5), `additive` (80 bytes:
-//!   W_AI), `base_rtt` (that of the path).
+//!   W_AI), `base_rtt` (that of the path, and no less).
 //!
 //! `retransmission = "selective"` or `"go-back-n"` sends lost frames again, without such a rule or
 //! with one, for which "selective" is the default. `retransmission_timeout` ("1ms") is the time

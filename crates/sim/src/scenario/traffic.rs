@@ -208,10 +208,22 @@ impl TrafficTable {
 
     /// Rejects HPCC where switches flood: each copy would add its records to those of the frame.
     pub(super) fn rejects_flooding(&self, report: &mut Diagnostics) {
-        if let Some(TransportSettings::Hpcc(_)) = self.acks.and_then(|acks| acks.transport) {
+        if let Some(TransportSettings::Hpcc(_)) = self.acks.as_ref().and_then(|acks| acks.transport) {
             let what = "hpcc needs one path for each frame, and forwarding = \"learn\" floods";
             report.add(&self.location, what, "write forwarding = \"shortest-path\", or leave hpcc out");
         }
+    }
+
+    /// Rejects what is shorter than the longest round-trip time of the flows.
+    pub(super) fn rejects_rtt_below(&self, path_ns: Nanos, report: &mut Diagnostics) {
+        if let Some(acks) = &self.acks {
+            acks.rejects_base_rtt_below(path_ns, report);
+        }
+    }
+
+    /// Returns the length of its frames on paths with this MTU.
+    pub(super) fn longest_frame(&self, mtu_bytes: u16) -> u16 {
+        self.frame_bytes.as_ref().map_or(FRAME_BYTES.min(mtu_bytes), |bytes| bytes.value)
     }
 
     /// True if all of the traffic has arrived at some time.
@@ -230,7 +242,7 @@ impl TrafficTable {
             Some(load) => (load * way.line_bps as f64 / self.flows_of_sender() as f64).max(1.0) as u64,
             None => self.rate_bps.unwrap_or(way.line_bps),
         };
-        let frame_bytes = self.frame_bytes.map_or(FRAME_BYTES.min(way.mtu_bytes), |bytes| bytes.value);
+        let frame_bytes = self.longest_frame(way.mtu_bytes);
         let pattern = self.pattern.pattern(frame_bytes);
         let messages = messages(pattern, rate_bps, self.stop_ns - self.start_ns);
         if messages * self.flows.len() as u128 > MAX_MESSAGES {

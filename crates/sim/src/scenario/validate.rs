@@ -7,7 +7,7 @@ use super::network::Network;
 use super::nodes::Nodes;
 use super::traffic::{PathLimits, TrafficTable};
 use super::types::{Fault, FaultKind, Link, Multipath, Node};
-use crate::routes::Routes;
+use crate::routes::{Routes, base_rtt_ns};
 
 /// Checks that each switch, and each port of a host, has a link.
 pub(super) fn all_linked(network: Network, report: &mut Diagnostics) {
@@ -105,7 +105,7 @@ fn path_limit(
     report: &mut Diagnostics,
 ) -> PathLimits {
     let mut all = PathLimits { mtu_bytes: u16::MAX, line_bps: 0 };
-    let mut narrowest = None;
+    let (mut narrowest, mut paths) = (None, Vec::new());
     for (from, to) in &traffic.flows {
         let Some(path) = routes.path(*from, *to) else {
             let what = format!("there is no way from {} to {}", nodes[*from].name, nodes[*to].name);
@@ -115,13 +115,17 @@ fn path_limit(
         if let Some(first) = path.first() {
             all.line_bps = all.line_bps.max(links[*first].speed_bps);
         }
-        for link in path {
+        for &link in &path {
             if links[link].mtu_bytes < all.mtu_bytes {
                 all.mtu_bytes = links[link].mtu_bytes;
                 narrowest = Some(&links[link].name);
             }
         }
+        paths.push(path);
     }
+    let frame_bytes = traffic.longest_frame(all.mtu_bytes);
+    let longest_ns = paths.iter().map(|path| base_rtt_ns(links, path, frame_bytes)).max();
+    traffic.rejects_rtt_below(longest_ns.unwrap_or(0), report);
     if let (Some(bytes), Some(link)) = (&traffic.frame_bytes, narrowest)
         && bytes.value > all.mtu_bytes
     {

@@ -145,7 +145,7 @@ impl Simulated {
         for port in 0..PORTS {
             let line = self.device.ports[port].line.expect("each port has a line");
             for _ in self.sent[port]..self.given[port][0] {
-                self.wires.directions[line].busy = false;
+                self.wires.directions[line].end_now();
                 self.device.line_free(port, &mut self.wires);
             }
             self.sent[port] = self.given[port][0];

@@ -4,9 +4,9 @@ mod sonic;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::exit::misuse;
 use crate::import::sonic::{Imported, Note};
@@ -68,16 +68,30 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Returns the configuration of a CONFIG_DB with all its ports.
+///
+/// # Errors
+/// The text is none, or it has no port, or too many.
+pub fn of_sonic(text: &str) -> Result<String, String> {
+    let imported = sonic::import(&database(text).map_err(|why| format!("it {why}"))?, &[])?;
+    Ok(imported.text)
+}
+
+/// Returns the tables of a CONFIG_DB.
+fn database(text: &str) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(tables)) => Ok(tables),
+        Ok(_) => Err("is no CONFIG_DB: an object of tables is expected".to_owned()),
+        Err(error) => Err(format!("is no JSON: {error}")),
+    }
+}
+
 /// Imports, and reports what was not carried over.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Source::Sonic(arguments) = &arguments.from;
     let name = arguments.file.display().to_string();
     let text = std::fs::read_to_string(&arguments.file).with_context(|| format!("cannot read {name}"))?;
-    let database = match serde_json::from_str(&text) {
-        Ok(Value::Object(tables)) => tables,
-        Ok(_) => bail!("{name} is no CONFIG_DB: an object of tables is expected"),
-        Err(error) => bail!("{name} is no JSON: {error}"),
-    };
+    let database = database(&text).map_err(|why| anyhow!("{name} {why}"))?;
     let Imported { text, notes } = match sonic::import(&database, &arguments.port) {
         Ok(imported) => imported,
         Err(refusal) => return misuse(format!("{name}: {refusal}")),

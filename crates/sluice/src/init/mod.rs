@@ -23,7 +23,7 @@ const COMMON_MTU: u32 = 1500;
 /// Bytes of an Ethernet header and a tag, which an MTU does not count.
 const HEADER_BYTES: u32 = 18;
 
-/// Write a configuration for interfaces of this machine, with headroom that is large enough.
+/// Write a configuration for interfaces of this machine, with enough headroom.
 #[derive(Args)]
 #[command(after_long_help = "\
 Each interface becomes a port of the same name, with the speed and MTU that it has now. Headroom is \

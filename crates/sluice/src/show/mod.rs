@@ -253,6 +253,11 @@ fn print_again(arguments: &Arguments, is_first: bool, text: &str) -> Result<()> 
     output::print(text)
 }
 
+/// Returns what `sluice show counters --json` prints of a snapshot.
+pub fn counters(snapshot: &Snapshot) -> serde_json::Result<serde_json::Value> {
+    serde_json::to_value(Document::of(View::Counters, snapshot, None))
+}
+
 /// True if a view restarts the watermarks: peaks are those between two executions
 /// (docs/behavior.md, "Watermarks").
 fn reads_watermarks(view: View, keep: bool) -> bool {

@@ -16,6 +16,7 @@ use super::daemon::{DaemonView, dcbx, maps, neighbors, profiles, version, watchd
 use super::json::Document;
 use super::view::{Detail, View};
 use super::{Shown, check_detail, view_of};
+use crate::advise::Advice;
 use crate::check::Message;
 use crate::commands::{ReloadPreview, Reloaded};
 use crate::exit::misuse;
@@ -28,10 +29,11 @@ use crate::settings::set::SetOutcome;
 /// What a command prints: its name here, the command, and the schema.
 type CommandSchema = (&'static str, &'static str, fn() -> Value);
 
-const COMMANDS: [CommandSchema; 9] = [
+const COMMANDS: [CommandSchema; 10] = [
     ("events", "events --json, a line", of::<Event>),
     ("check", "check --json", of::<Vec<Message>>),
     ("sim", "sim --json", of::<Results>),
+    ("advise", "advise --json", of::<Advice>),
     ("lab", "lab up --json", of::<LabVerdict>),
     ("lab-status", "lab status --json", of::<Vec<LabRow>>),
     ("reload", "reload --json", of::<Reloaded>),
@@ -45,8 +47,8 @@ const COMMANDS: [CommandSchema; 9] = [
 #[command(after_long_help = "\
 Without VIEW: of the configuration file. Begin a file with `#:schema PATH` where the schema is, \
 relative to the file. With VIEW: of what `sluice show VIEW --json` prints, or another command: events \
-and host (of a line), check, sim, lab (of `lab up`), lab-status, reload, reload-dry-run, set. Programs \
-must expect further fields of later versions.")]
+and host (of a line), check, sim, advise, lab (of `lab up`), lab-status, reload, reload-dry-run, set. \
+Programs must expect further fields of later versions.")]
 pub struct Arguments {
     /// A view of `sluice show`, or a command.
     #[arg(value_name = "VIEW", value_parser = PossibleValuesParser::new(names()))]
@@ -241,6 +243,7 @@ mod tests {
                 "sim" => [sim::sample::incast(), sim::sample::nothing(), sim::sample::fabric()]
                     .map(|results| json!(results))
                     .into(),
+                "advise" => vec![json!(crate::advise::sample())],
                 "lab" => vec![json!(crate::lab::verdict::sample())],
                 "lab-status" => vec![json!([crate::lab::sample()])],
                 "reload" => vec![json!(Reloaded { changes: vec![text()] })],

@@ -6,9 +6,11 @@ use anyhow::{Context, Result, anyhow};
 use config::ConfigErrors;
 use config::read::toml_document::too_long;
 use sim::Scenario;
+use sim::scenario::NodeKind;
 
 use super::format::time;
 use super::overrides::{self, Override};
+use crate::import;
 use crate::read_file::{self, Text};
 
 /// Why a run could not start or complete.
@@ -38,8 +40,11 @@ impl RunError {
     }
 }
 
+/// The name of a configuration ends so if it is a CONFIG_DB of SONiC.
+const SONIC: &str = ".json";
+
 /// Reads a scenario with other values of some settings; paths of configurations are relative to its
-/// folder.
+/// folder. A CONFIG_DB of SONiC is imported; the settings of the result may have other values.
 pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
     let name = file.display().to_string();
     let text = match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
@@ -50,15 +55,10 @@ pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
     let text = text.map_err(|error| anyhow!(error))?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut loaded: Vec<String> = Vec::new();
-    let mut load = |config: &str| match read_file::read(&folder.join(config)) {
-        Ok(Text::Whole(text)) => {
-            loaded.push(config.to_owned());
-            overrides::apply(&text, overrides.iter().filter(|given| given.file.as_deref() == Some(config)))
-        }
-        Ok(Text::TooLong(bytes)) => {
-            Err(too_long(config, bytes).list()[0].to_string()) // the only one
-        }
-        Err(error) => Err(error.to_string()),
+    let mut load = |config: &str| {
+        let text = device(folder, config)?;
+        loaded.push(config.to_owned());
+        overrides::apply(&text, overrides.iter().filter(|given| given.file.as_deref() == Some(config)))
     };
     let scenario = sim::scenario::parse(&name, &text, &mut load).map_err(RunError::Mistakes)?;
     match overrides.iter().filter_map(|given| given.file.as_ref()).find(|file| !loaded.contains(file)) {
@@ -68,6 +68,33 @@ pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
         ))),
         None => Ok(scenario),
     }
+}
+
+/// Returns the text of a configuration that a scenario names, imported if it is one of SONiC.
+///
+/// # Errors
+/// It cannot be read, or not imported.
+pub fn device(folder: &Path, config: &str) -> Result<String, String> {
+    match read_file::read(&folder.join(config)) {
+        Ok(Text::Whole(text)) if config.ends_with(SONIC) => import::of_sonic(&text),
+        Ok(Text::Whole(text)) => Ok(text),
+        Ok(Text::TooLong(bytes)) => Err(too_long(config, bytes).list()[0].to_string()), // the only one
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns the configurations of a scenario that were imported.
+pub fn imported(scenario: &Scenario) -> Vec<&str> {
+    let mut files = Vec::new();
+    for node in &scenario.nodes {
+        if let NodeKind::Switch(switch) = &node.kind
+            && switch.file.ends_with(SONIC)
+            && !files.contains(&switch.file.as_str())
+        {
+            files.push(switch.file.as_str());
+        }
+    }
+    files
 }
 
 /// Sets an earlier end.
@@ -163,6 +190,28 @@ to = \"h2\"
             panic!("a configuration that is not there is a mistake of the scenario")
         };
         assert_eq!((all.len(), all[0].list()[0].line), (1, 4), "{all:?}");
+    }
+
+    /// A port of SONiC has the same name here, and its settings may have other values.
+    #[test]
+    fn a_configuration_may_be_one_of_sonic() {
+        let scenario = SCENARIO.replace("configs/switch.toml", "configs/config_db.json");
+        let folder = folder(&scenario.replace("s.p[1-2]", "s.Ethernet[0-1]"));
+        let database = r#"{"PORT": {"Ethernet0": {"speed": "100000"}, "Ethernet1": {"speed": "100000"}}}"#;
+        fs::write(folder.path().join("configs/config_db.json"), database).unwrap();
+        let file = folder.path().join("scenario.toml");
+        let scenario = read(&file, &[]).unwrap();
+        assert_eq!(scenario.links[0].speed_bps, 100_000_000_000);
+        let other: Override = "configs/config_db.json:port.Ethernet0.speed=25G".parse().unwrap();
+        let RunError::Mistakes(mistakes) =
+            read(&file, &[other, "link.0.speed=100G".parse().unwrap()]).unwrap_err()
+        else {
+            panic!("25G and 100G do not agree")
+        };
+        assert!(mistakes[0].to_string().contains("25G"), "{}", mistakes[0]);
+        fs::write(folder.path().join("configs/config_db.json"), "[port.p1]").unwrap();
+        let RunError::Mistakes(mistakes) = read(&file, &[]).unwrap_err() else { panic!("it is TOML") };
+        assert!(mistakes[0].to_string().contains("is no JSON"), "{}", mistakes[0]);
     }
 
     #[test]

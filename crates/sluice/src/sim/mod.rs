@@ -3,7 +3,7 @@
 //! captures.
 
 mod capture;
-mod format;
+pub mod format;
 mod hotspots;
 pub mod huge_pages;
 pub mod input;
@@ -46,7 +46,8 @@ pub struct Arguments {
     /// Print the outcome as JSON, and nothing else on standard output.
     #[arg(long)]
     json: bool,
-    /// Draw occupancy.svg, pauses.svg, throughput.svg and completion.svg into this folder.
+    /// Draw occupancy.svg, pauses.svg, throughput.svg, completion.svg and queues.svg into this
+    /// folder.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Write the frames of a link as pcapng; either end names the link: h1, or leaf1.p3. May be
@@ -74,6 +75,10 @@ pub struct Arguments {
     /// Write a table of priority groups as CSV, with their time in XOFF.
     #[arg(long, value_name = "FILE")]
     groups: Option<PathBuf>,
+    /// Write a table of queue lengths as CSV: for how long each queue had which. The scenario has
+    /// `queue_lengths = true`.
+    #[arg(long, value_name = "FILE")]
+    queues: Option<PathBuf>,
     /// Begin random numbers elsewhere than the scenario says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
     seed: Option<u64>,
@@ -115,7 +120,8 @@ Tables (CSV): --flows has a row for each flow: what it sent, what arrived, marks
 completion time, the ideal one (alone in the network, in which switches take no time), and the
 slowdown, the ratio of both. --latency has the latency of each traffic, where hop is empty, and
 its time in each switch, where hop is the port by which it leaves; --links the utilization from
-each end; --groups the groups of the switches with their time in XOFF (xoff_ns).
+each end; --groups the groups of the switches with their time in XOFF (xoff_ns); --queues for how
+long (ns) each queue had at least least_cells, and less than the next row's.
 
 JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
@@ -177,6 +183,9 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
     if !scenario.warnings.list().is_empty() {
         eprintln!("{:?}", miette::Report::new(scenario.warnings.clone()));
     }
+    input::imported(&scenario).iter().for_each(|file| {
+        eprintln!("sluice: {file} is imported; `sluice import sonic` lists what is not carried over");
+    });
     input::shorten(&mut scenario, arguments.duration)?;
     // Files that cannot be written are reported before a long run rather than after it.
     if let Some(folder) = &arguments.plots {
@@ -188,7 +197,14 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
             arguments.file.display()
         )));
     }
-    [&arguments.flows, &arguments.messages, &arguments.latency, &arguments.links, &arguments.groups]
+    if arguments.queues.is_some() && !scenario.queue_lengths {
+        return Err(RunError::Other(anyhow!(
+            "--queues: {} does not measure them: write queue_lengths = true into it, or add --set queue_lengths=true",
+            arguments.file.display()
+        )));
+    }
+    let Arguments { flows, messages, latency, links, groups, queues, .. } = arguments;
+    [flows, messages, latency, links, groups, queues]
         .into_iter()
         .flatten()
         .try_for_each(|file| tables::create(file))?;
@@ -210,10 +226,11 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         files.push(file.clone());
     }
     type WriteTable = fn(&sim::Results, &std::path::Path) -> Result<()>;
-    let tables: [(&Option<PathBuf>, WriteTable); 3] = [
+    let tables: [(&Option<PathBuf>, WriteTable); 4] = [
         (&arguments.latency, tables::write_latency),
         (&arguments.links, tables::write_links),
         (&arguments.groups, tables::write_groups),
+        (&arguments.queues, tables::write_queues),
     ];
     for (file, write) in tables {
         if let Some(file) = file {

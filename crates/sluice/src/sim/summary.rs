@@ -79,13 +79,16 @@ fn traffic(traffic: &[TrafficOutcome]) -> String {
         }
         table.trim_fmt()
     });
-    for TrafficOutcome { name, reordered_frames, cnps, .. } in traffic {
+    for TrafficOutcome { name, reordered_frames, cnps, retransmitted_frames, .. } in traffic {
         let name = short(name, SHORT_CHARS);
         if *reordered_frames > 0 {
             text += &format!("\n{name}: {} frames came out of order", grouped(*reordered_frames));
         }
         if *cnps > 0 {
             text += &format!("\n{name}: {} CNPs slowed senders down", grouped(*cnps));
+        }
+        if let Some(frames) = retransmitted_frames.filter(|frames| *frames > 0) {
+            text += &format!("\n{name}: {} frames were sent again", grouped(frames));
         }
     }
     text

@@ -6,11 +6,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use sim::Results;
-use sim::results::LatencyOutcome;
+use sim::results::{LatencyOutcome, LengthBin, QueueLengthOutcome};
 
 /// Names of the columns of `--flows`.
 const FLOWS: &str = "flow,traffic,priority,from,to,sent_frames,received_frames,lost_frames,\
 reordered_frames,marked_frames,cnps,throughput_bps,begun_ns,last_arrival_ns,message_bytes,ideal_ns";
+/// Further column of `--flows`, if frames of any traffic are acknowledged.
+const RETRANSMITTED: &str = ",retransmitted_frames";
 /// Names of the columns of `--messages`.
 const MESSAGES: &str = "traffic,flow,message,from,to,bytes,start_ns,end_ns,completion_ns,ideal_ns,slowdown";
 
@@ -20,6 +22,9 @@ const LATENCY: &str = "traffic,hop,frames,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p9
 const LINKS: &str = "link,from_end,busy_percent,cut_frames";
 /// Names of the columns of `--groups`.
 const GROUPS: &str = "port,peer,priority,received_frames,dropped_frames,xoff_episodes,xoff_ns,shared_peak_cells,headroom_peak_cells";
+
+/// Names of the columns of `--queues`.
+const QUEUES: &str = "port,queue,mean_cells,least_cells,ns";
 
 /// Creates a table's file before the run, so that one that cannot be written is reported at once.
 pub fn create(file: &Path) -> Result<()> {
@@ -72,6 +77,25 @@ pub fn write_links(outcome: &Results, file: &Path) -> Result<()> {
     write(file, &text)
 }
 
+/// Writes the lengths of the queues that held cells: a row for each bin, with the least length in
+/// it and the time.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_queues(outcome: &Results, file: &Path) -> Result<()> {
+    write(file, &queues(outcome))
+}
+
+fn queues(outcome: &Results) -> String {
+    let mut text = format!("{QUEUES}\n");
+    for QueueLengthOutcome { port, queue, mean_cells, bins } in &outcome.queue_lengths {
+        for LengthBin { least_cells, ns } in bins {
+            let _ = writeln!(text, "{port},{queue},{mean_cells:.3},{least_cells},{ns}");
+        }
+    }
+    text
+}
+
 /// Writes the priority groups that received frames, with their time in XOFF.
 ///
 /// # Errors
@@ -108,10 +132,11 @@ fn write(file: &Path, text: &str) -> Result<()> {
 
 /// Names of scenarios contain neither commas nor quotation marks.
 fn flows(outcome: &Results) -> String {
-    let mut text = format!("{FLOWS}\n");
+    let is_acked = outcome.traffic.iter().any(|traffic| traffic.retransmitted_frames.is_some());
+    let mut text = format!("{FLOWS}{}\n", if is_acked { RETRANSMITTED } else { "" });
     for (number, flow) in outcome.flows.iter().enumerate() {
         let traffic = &outcome.traffic[flow.traffic];
-        let _ = writeln!(
+        let _ = write!(
             text,
             "{number},{},{},{},{},{},{},{},{},{},{},{:.0},{},{},{},{}",
             traffic.name,
@@ -130,6 +155,10 @@ fn flows(outcome: &Results) -> String {
             flow.message_bytes,
             or_empty(flow.ideal_ns.map(|ns| format!("{ns:.1}"))),
         );
+        if is_acked {
+            let _ = write!(text, ",{}", flow.retransmitted_frames);
+        }
+        text.push('\n');
     }
     text
 }
@@ -211,6 +240,26 @@ rate = \"5G\"
     #[test]
     fn a_message_that_is_alone_takes_the_ideal_time() {
         insta::assert_snapshot!(messages(&outcome()));
+    }
+
+    #[test]
+    fn queue_lengths_have_a_row_for_each_bin() {
+        let lengths = queues(&crate::sim::sample::incast());
+        let lines: Vec<&str> = lengths.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (6, QUEUES));
+        assert_eq!(lines[5], "leaf1.p1,3,4.500,8,5000000");
+    }
+
+    /// A traffic whose frames are acknowledged adds a column.
+    #[test]
+    fn flows_have_their_retransmissions() {
+        let scenario = format!("{SCENARIO}retransmission = \"selective\"\n");
+        let scenario = sim::scenario::parse("test.toml", &scenario, &mut |_| Ok(SWITCH.to_owned())).unwrap();
+        let mut simulation = Simulation::new(&scenario);
+        simulation.run_until(scenario.duration_ns, &mut |_| {});
+        let table = flows(&simulation.finish());
+        assert!(table.lines().next().unwrap().ends_with(",ideal_ns,retransmitted_frames"), "{table}");
+        assert!(table.lines().skip(1).all(|line| line.split(',').count() == 17), "{table}");
     }
 
     #[test]

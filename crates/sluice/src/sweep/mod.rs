@@ -31,7 +31,7 @@ const EXIT_MISSED: u8 = 1;
 /// Exit code if the scenario is invalid, or a file cannot be read or written.
 const EXIT_WRONG: u8 = 2;
 
-/// Run a scenario with every combination of varied settings and seeds, and join the results.
+/// Run a scenario with every combination of varied settings and seeds.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_long_help = AFTER_HELP)]
 pub struct Arguments {

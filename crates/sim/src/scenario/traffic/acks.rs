@@ -1,6 +1,6 @@
 //! Congestion control and retransmission by acknowledgments: settings of a `[[traffic]]`.
 
-use config::read::toml_document::{Diagnostics, Setting, TableReader, speed};
+use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, speed};
 use endpoint::dctcp::DctcpSettings;
 use endpoint::hpcc::HpccSettings;
 use endpoint::retransmission::Retransmission;
@@ -10,7 +10,7 @@ use endpoint::transport::TransportSettings;
 use switch::Nanos;
 use toml::de::DeValue;
 
-use super::super::parse::{MAX_TIME_NS, bytes, decimal, time};
+use super::super::parse::{MAX_TIME_NS, bytes, decimal, spell_time, time};
 
 /// The rules of congestion control, one of which a traffic may have.
 pub(super) const RULES: [&str; 5] = ["dcqcn", "dctcp", "timely", "swift", "hpcc"];
@@ -20,12 +20,13 @@ const RETRANSMISSIONS: [(&str, Retransmission); 2] =
     [("selective", Retransmission::Selective), ("go-back-n", Retransmission::GoBackN)];
 
 /// The settings of acknowledgments of one traffic.
-#[derive(Clone, Copy)]
 pub(super) struct AckTable {
     pub(super) transport: Option<TransportSettings>,
     pub(super) retransmission: Retransmission,
     pub(super) timeout_ns: Nanos,
     pub(super) priority: Option<u8>,
+    /// Where HPCC has a round-trip time of its own.
+    base_rtt: Option<SettingSpan>,
 }
 
 impl AckTable {
@@ -35,7 +36,8 @@ impl AckTable {
         let dctcp = read_dctcp(section, report).map(TransportSettings::Dctcp);
         let timely = read_timely(section, report).map(TransportSettings::Timely);
         let swift = read_swift(section, report).map(TransportSettings::Swift);
-        let hpcc = read_hpcc(section, report).map(TransportSettings::Hpcc);
+        let mut base_rtt = None;
+        let hpcc = read_hpcc(section, &mut base_rtt, report).map(TransportSettings::Hpcc);
         let transport = dctcp.or(timely).or(swift).or(hpcc);
         let retransmission = section.choice("retransmission", &RETRANSMISSIONS, report);
         let timeout = section.item("retransmission_timeout");
@@ -52,7 +54,24 @@ impl AckTable {
             retransmission: retransmission.map_or(Retransmission::Selective, |choice| choice.value),
             timeout_ns: timeout.map_or(TIMEOUT_NS, |timeout| timeout.value),
             priority: priority.map(|priority| priority.value),
+            base_rtt,
         })
+    }
+
+    /// Rejects a round-trip time of HPCC that is below the longest one of the flows through empty
+    /// queues: their windows would never fill the path.
+    pub(super) fn rejects_base_rtt_below(&self, path_ns: Nanos, report: &mut Diagnostics) {
+        let (Some(TransportSettings::Hpcc(hpcc)), Some(location)) = (self.transport, &self.base_rtt) else {
+            return;
+        };
+        if hpcc.base_rtt_ns < path_ns {
+            let what = format!(
+                "{} is less than the round-trip time of a flow through empty queues, {}",
+                spell_time(hpcc.base_rtt_ns),
+                spell_time(path_ns)
+            );
+            report.add(location, what, "write that or more, or leave it out");
+        }
     }
 }
 
@@ -161,10 +180,16 @@ fn read_swift(section: &mut TableReader, report: &mut Diagnostics) -> Option<Swi
     })
 }
 
-fn read_hpcc(section: &mut TableReader, report: &mut Diagnostics) -> Option<HpccSettings> {
+/// Reads HPCC, and where `base_rtt` is.
+fn read_hpcc(
+    section: &mut TableReader,
+    base_rtt: &mut Option<SettingSpan>,
+    report: &mut Diagnostics,
+) -> Option<HpccSettings> {
     read_rule(section, "hpcc", "eta = 0.95", HpccSettings::PAPER, report, |hpcc, table, report| {
         set_decimal(&mut hpcc.eta, table, "eta", 0.01..=1.0, report);
         set(&mut hpcc.max_stage, table.number_in("max_stage", 0..=1_000, report));
+        *base_rtt = table.location_of("base_rtt");
         set_time(&mut hpcc.base_rtt_ns, table, "base_rtt", report);
         let additive = table.item("additive").and_then(|item| bytes(item, report));
         hpcc.additive_bytes = additive.map_or(hpcc.additive_bytes, |read| read.value as f64);

@@ -4,6 +4,7 @@ mod chart;
 mod completion;
 mod occupancy;
 mod pauses;
+mod queues;
 #[cfg(test)]
 mod svg;
 mod throughput;
@@ -39,6 +40,7 @@ pub fn write(outcome: &Results, folder: &Path) -> Result<Written> {
             completion::completion(outcome)?,
             "no message arrived: traffic with `bytes` has messages",
         ),
+        ("queues.svg", queues::queues(outcome)?, "no lengths: write queue_lengths = true into the scenario"),
     ];
     let Written { mut files, mut missing } = Written::default();
     for (name, svg, without) in plots {
@@ -78,7 +80,7 @@ mod tests {
                 .collect()
         };
         let files = write(&sample::incast(), folder.path()).unwrap();
-        let all = ["occupancy.svg", "pauses.svg", "throughput.svg", "completion.svg"];
+        let all = ["occupancy.svg", "pauses.svg", "throughput.svg", "completion.svg", "queues.svg"];
         assert!(files.missing.is_empty());
         assert_eq!(names(files), all);
         let nothing = write(&sample::nothing(), folder.path()).unwrap();

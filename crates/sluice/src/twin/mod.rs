@@ -1,0 +1,163 @@
+//! `sluice twin`: a running switch, or the counters of an incident, as a scenario of the simulator.
+//!
+//! Rule: the scenario has the switch's configuration, a host on each port, and as traffic what each
+//! port was offered between two readings of the counters, by priority. Counters do not say where
+//! frames went: each port and priority is divided among the other ports in proportion to what the
+//! queues of that priority were offered there.
+
+mod counters;
+mod scenario;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use control::Client;
+
+use crate::exit::misuse;
+use crate::new_file::write_file;
+use crate::output;
+use crate::read_file::{self, Text};
+use crate::show;
+use crate::socket::Daemon;
+use counters::Counters;
+
+/// Write a scenario of a running switch: its configuration, and what it is offered.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Arguments {
+    /// The folder for scenario.toml and switch.toml. It is created.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    #[command(flatten)]
+    daemon: Daemon,
+    /// Time from one reading of the counters to the next.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, conflicts_with = "counters")]
+    interval: f64,
+    /// Readings after the first. Each interval is a part of the scenario with rates of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "counters")]
+    samples: u32,
+    /// Counters of an incident instead of a daemon's: what `sluice show counters --json` printed,
+    /// twice or more, or with --watch.
+    #[arg(long, value_name = "FILE", requires = "config")]
+    counters: Option<PathBuf>,
+    /// The configuration that the switch had then.
+    #[arg(long, value_name = "FILE", requires = "counters")]
+    config: Option<PathBuf>,
+    /// Offer bursts of this many bytes at random times instead of frames at equal distances.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(64..=1_000_000_000))]
+    burst: Option<u64>,
+    /// Replace the files if they exist.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Lines of at most 99 characters: clap would break longer ones at 100.
+const AFTER_HELP: &str = "\
+A host is on each port that is up, over a cable as the configuration has it. What a sender was
+paused for was not offered, and is not in the traffic. Flows below 1 Mbit/s are left out. Averages
+have no bursts: --burst gives them some.
+
+Then: sluice sim DIR/scenario.toml --set switch.toml:KEY=VALUE, or sluice advise DIR/scenario.toml.";
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds
+        .filter(|seconds| (0.05..=3600.0).contains(seconds))
+        .ok_or("write seconds from 0.05 to 3600".into())
+}
+
+/// Writes the scenario and its configuration.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let (text, counters) = match (&arguments.counters, &arguments.config) {
+        (Some(file), Some(config)) => (whole(config)?, read(file)?),
+        _ => arguments.daemon.talk(async |client| of_daemon(arguments, client).await)?,
+    };
+    let config = config::parse("switch.toml", &text).map_err(|errors| {
+        eprintln!("{:?}", miette::Report::new(errors));
+        anyhow!("the configuration of the switch is not accepted")
+    })?;
+    let intervals = match counters::intervals(&counters, &config.switch) {
+        Ok(intervals) => intervals,
+        Err(why) => return misuse(why),
+    };
+    let scenario = match scenario::text(&counters, &intervals, &config.switch, arguments.burst) {
+        Ok(scenario) => scenario,
+        Err(why) => return misuse(why),
+    };
+    let folder = &arguments.folder;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let file = folder.join("scenario.toml");
+    write_file(&folder.join("switch.toml"), &text, arguments.force)?;
+    write_file(&file, &scenario.text, arguments.force)?;
+    output::print(&format!("{}: {} ports, {} flows", file.display(), scenario.ports, scenario.flows))
+}
+
+/// Reads the configuration in force, and the counters several times.
+async fn of_daemon(arguments: &Arguments, client: &mut Client) -> Result<(String, Vec<Counters>)> {
+    let configuration = client.configuration().await?;
+    for line in &configuration.overrides {
+        eprintln!("sluice: in force, and not in the configuration of the twin: {line}");
+    }
+    let mut counters = Vec::new();
+    for sample in 0..=arguments.samples {
+        if sample > 0 {
+            tokio::time::sleep(Duration::from_secs_f64(arguments.interval)).await;
+        }
+        counters.push(serde_json::from_value(show::counters(&client.snapshot().await?)?)?);
+    }
+    Ok((configuration.text, counters))
+}
+
+fn whole(file: &Path) -> Result<String> {
+    let name = file.display();
+    match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
+        Text::Whole(text) => Ok(text),
+        Text::TooLong(_) => bail!("{name} is too long for a configuration"),
+    }
+}
+
+/// Reads the counters of a file.
+fn read(file: &Path) -> Result<Vec<Counters>> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let all = serde_json::Deserializer::from_str(&text).into_iter().collect::<Result<_, _>>();
+    all.with_context(|| format!("{name} is not what `sluice show counters --json` prints"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show_fixture as sample;
+
+    #[test]
+    fn long_lines_of_the_help_are_hard_to_read() {
+        assert!(AFTER_HELP.lines().all(|line| line.chars().count() <= 99));
+    }
+
+    /// What is printed, once or line by line, is read again.
+    #[test]
+    fn counters_are_read_as_they_were_printed() {
+        let [before, now] =
+            [sample::snapshot(), sample::later()].map(|snapshot| show::counters(&snapshot).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters.json");
+        for text in [format!("{before:#}\n{now:#}\n"), format!("{before}\n{now}\n")] {
+            std::fs::write(&file, text).unwrap();
+            let times: Vec<u64> = read(&file).unwrap().iter().map(|counters| counters.at_ns).collect();
+            assert_eq!(times, [10_000_000_000, 12_000_000_000]);
+        }
+        std::fs::write(&file, "{}").unwrap();
+        let wrong = format!("{:#}", read(&file).err().unwrap());
+        assert!(wrong.contains("is not what `sluice show counters --json` prints"), "{wrong}");
+    }
+
+    #[test]
+    fn intervals_are_seconds() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for wrong in ["0", "-1", "1h", "nan", "1e9"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}
