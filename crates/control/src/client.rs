@@ -414,7 +414,7 @@ impl BlockingClient {
     }
 }
 
-/// Connects; where the backlog of the socket is full, waits for room as a blocking connect(2) would.
+/// Connects; where the backlog of the socket is full, waits for room as a blocking connect(2) does.
 async fn connect_patiently(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
     let deadline = Instant::now() + patience;
     loop {
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_finds_no_room_in_time_is_told_so_in_a_line() {
+    async fn finding_no_room_in_time_is_an_error_of_one_line() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("full.sock");
         let (_listener, _clients) = full_backlog(&socket).await;

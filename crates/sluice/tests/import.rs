@@ -84,8 +84,8 @@ fn an_imported_switch_checks_and_runs_in_the_simulator() {
     assert!(ran.contains("rdma"), "{ran}");
 }
 
-/// Ports of the MSN2700 in SONiC's tests: Ethernet0 to Ethernet124, each with its speed in Mbit/s and the
-/// length of its cable.
+/// Ports of the MSN2700 in SONiC's tests: Ethernet0 to Ethernet124, each with its speed in Mbit/s
+/// and the length of its cable.
 fn msn2700_ports() -> impl Iterator<Item = (u32, &'static str, &'static str)> {
     (0..32).map(|number| {
         let port = 4 * number;
@@ -100,9 +100,9 @@ fn msn2700_ports() -> impl Iterator<Item = (u32, &'static str, &'static str)> {
     })
 }
 
-/// The buffers of that switch (sonic-utilities, tests/db_migrator_input, "non-default-config-traditional-acs")
-/// with the QoS that SONiC generates (sonic-buildimage, sonic-config-engine's sample "qos-arista7800r3-48cq2-lc"):
-/// their numbers and their names.
+/// The buffers of that switch (sonic-utilities, tests/db_migrator_input,
+/// "non-default-config-traditional-acs") with the QoS that SONiC generates (sonic-buildimage,
+/// sonic-config-engine's sample "qos-arista7800r3-48cq2-lc"): their numbers and their names.
 fn of_public_test_vectors() -> Value {
     let (mut ports, mut cables, mut groups, mut queues, mut qos, mut scheduled) = Default::default();
     let insert = |table: &mut serde_json::Map<String, Value>, key: String, value: Value| {

@@ -1,5 +1,5 @@
-//! The container image: `packaging/Containerfile` is built from the package on a clean Debian, and its
-//! daemon forwards frames in a container with the capabilities of the unit, and no other.
+//! The container image: `packaging/Containerfile` is built from the package on a clean Debian, and
+//! its daemon forwards frames in a container with the capabilities of the unit, and no other.
 
 use std::fs;
 use std::path::Path;
@@ -52,8 +52,8 @@ impl Image {
         format!("localhost/{}-{what}", self.name)
     }
 
-    /// Builds the image, and runs it on ports `p1` and `p2` of namespace `switch`, behind which host `a`
-    /// reaches `to`.
+    /// Builds the image, and runs it on ports `p1` and `p2` of namespace `switch`, behind which
+    /// host `a` reaches `to`.
     pub fn forward(
         &self,
         package: &Path,
@@ -93,7 +93,7 @@ impl Image {
         run.arg("--volume").arg(format!("{}:/etc/sluice/sluice.toml:ro", config.display()));
         // By default podman raises these, which it may not where it is in a container itself.
         run.args(["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096"]);
-        // Older profiles refuse bpf(2) without CAP_SYS_ADMIN (docs/service.md, "A container image").
+        // Older profiles refuse bpf(2) without CAP_SYS_ADMIN: docs/service.md, "A container image".
         run.args(["--security-opt", "seccomp=unconfined"]);
         output(run.arg(self.tag("image")))?;
         let end = Instant::now() + patience;

@@ -1,5 +1,5 @@
-//! What `dataplane` and `virtio` have under this name, with atomics of `loom`, for the models of both.
-//! Bounded queues are behind a lock: what is tested is the rule on top of them.
+//! What `dataplane` and `virtio` have under this name, with atomics of `loom`, for the models of
+//! both. Bounded queues are behind a lock: what is tested is the rule on top of them.
 
 pub use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 

@@ -44,10 +44,10 @@ fn cells(bytes: i64) -> i64 {
     (bytes.max(0) + CELL_BYTES - 1) / CELL_BYTES
 }
 
-/// Returns `[buffer]`. The shared area is the ingress pool of lossless groups: the larger one if there
-/// are several, or if no group is lossless. The fixed area holds the reservations: a lossy group
-/// reserves an eighth of its port's part. The headroom pool is that of the ingress pool, or else all
-/// headroom together.
+/// Returns `[buffer]`. The shared area is the ingress pool of lossless groups: the larger one if
+/// there are several, or if no group is lossless. The fixed area holds the reservations: a lossy
+/// group reserves an eighth of its port's part. The headroom pool is that of the ingress pool, or
+/// else all headroom together.
 fn pools(
     database: &Database,
     lossless: &BTreeSet<&str>,
@@ -154,8 +154,8 @@ fn bind_queues<'j>(database: &Database<'j>, port: &mut Port, used: &mut BTreeSet
     }
 }
 
-/// True if a profile lets a queue have nearly its whole pool, as those of lossless queues do: a no-drop
-/// queue then has no maximum, as without a profile.
+/// True if a profile lets a queue have nearly its whole pool, as those of lossless queues do: a
+/// no-drop queue then has no maximum, as without a profile.
 fn is_unlimited(database: &Database, profile: &str) -> bool {
     let exponent = database.signed(PROFILES, profile, "dynamic_th").filter(|exponent| *exponent > MOST_ALPHA);
     if let Some(exponent) = exponent {
