@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use tonic::Status;
 use tracing::warn;
 
+use crate::printable::printable;
+
 /// The version of the API that client and server speak. It grows when a client of the version
 /// before could misunderstand an answer; what is added to the proto file does not change it.
 pub const API_VERSION: u32 = 1;
@@ -84,18 +86,9 @@ impl Peer {
     }
 }
 
-/// Returns a name from a client as it may be logged and sent back: without control characters, and
-/// short.
+/// Returns a name from a client as it may be logged and sent back.
 pub(crate) fn clean(name: &str) -> String {
-    let mut clean: String = name
-        .chars()
-        .take(MAX_NAME_CHARS)
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
-    if name.chars().nth(MAX_NAME_CHARS).is_some() {
-        clean.push('…');
-    }
-    clean
+    printable(name, MAX_NAME_CHARS)
 }
 
 /// The users who may change the switch.

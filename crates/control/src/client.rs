@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -19,8 +20,10 @@ use crate::command::{Command, ErrorKind};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
 
-/// How long a daemon may take to reply.
+/// How long a daemon may take to reply, and to take a client where others wait before it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Interval at which a client asks again for room among those that wait.
+const PACE: Duration = Duration::from_millis(20);
 
 /// Why a call to the daemon failed.
 #[derive(Debug, Error)]
@@ -40,6 +43,12 @@ pub enum ClientError {
     /// No access to the socket; its mode is 0660, for the owner and the group.
     #[error("no permission for {}: be root, or in the group of the socket", .0.display())]
     Permission(PathBuf),
+    /// The backlog of the socket was full for [`PATIENCE`].
+    #[error(
+        "the daemon on {} takes no further client: as many as its socket holds have waited for {} s; end some of them, or \
+         try again", .0.display(), PATIENCE.as_secs()
+    )]
+    Busy(PathBuf),
     /// Any other failure to connect.
     #[error("cannot talk to the daemon on {}: {cause}", socket.display())]
     Connect {
@@ -101,13 +110,18 @@ pub struct Client {
 impl Client {
     /// Connects to the daemon that listens on `socket`.
     pub async fn connect(socket: &Path) -> Result<Self, ClientError> {
+        Self::connect_within(socket, PATIENCE).await
+    }
+
+    /// Connects, with this time limit where the backlog of the socket is full.
+    async fn connect_within(socket: &Path, patience: Duration) -> Result<Self, ClientError> {
         let path = socket.to_path_buf();
         let connector = tower::service_fn(move |_| {
             let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+            async move { connect_patiently(&path, patience).await.map(TokioIo::new) }
         });
         // The address is unused: the connector has the socket's path.
-        let endpoint = Endpoint::from_static("http://sluiced").connect_timeout(PATIENCE);
+        let endpoint = Endpoint::from_static("http://sluiced");
         let channel = endpoint.connect_with_connector(connector).await.map_err(|e| refusal(socket, &e))?;
         Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::with_interceptor(channel, Version) })
     }
@@ -400,6 +414,19 @@ impl BlockingClient {
     }
 }
 
+/// Connects; where the backlog of the socket is full, waits for room as a blocking connect(2) does.
+async fn connect_patiently(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match UnixStream::connect(socket).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                tokio::time::sleep(PACE).await;
+            }
+            connected => return connected,
+        }
+    }
+}
+
 /// Waits for a reply with a time limit.
 async fn answer<T>(
     socket: PathBuf,
@@ -443,10 +470,55 @@ fn refusal(socket: &Path, error: &tonic::transport::Error) -> ClientError {
                 io::ErrorKind::NotFound => return ClientError::NoSocket(socket.to_path_buf()),
                 io::ErrorKind::ConnectionRefused => return ClientError::Stale(socket.to_path_buf()),
                 io::ErrorKind::PermissionDenied => return ClientError::Permission(socket.to_path_buf()),
+                io::ErrorKind::WouldBlock => return ClientError::Busy(socket.to_path_buf()),
                 _ => {}
             }
         }
         cause = error.source();
     }
     ClientError::Connect { socket: socket.to_path_buf(), cause: last }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{UnixListener, UnixSocket};
+
+    /// Returns a listener on `socket` and clients that fill its backlog.
+    async fn full_backlog(socket: &Path) -> (UnixListener, Vec<UnixStream>) {
+        let unheard = UnixSocket::new_stream().unwrap();
+        unheard.bind(socket).unwrap();
+        let listener = unheard.listen(1).unwrap();
+        let mut clients = Vec::new();
+        loop {
+            match UnixStream::connect(socket).await {
+                Ok(client) => clients.push(client),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    return (listener, clients);
+                }
+            }
+        }
+    }
+
+    /// The daemon takes a client of its backlog after the new one was turned away once.
+    #[tokio::test]
+    async fn a_client_waits_for_room_in_a_full_backlog() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("full.sock");
+        let (listener, _clients) = full_backlog(&socket).await;
+        let (connected, _accepted) = tokio::join!(connect_patiently(&socket, PATIENCE), listener.accept());
+        connected.unwrap();
+    }
+
+    #[tokio::test]
+    async fn finding_no_room_in_time_is_an_error_of_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("full.sock");
+        let (_listener, _clients) = full_backlog(&socket).await;
+        let error = Client::connect_within(&socket, PACE).await.unwrap_err();
+        assert!(matches!(error, ClientError::Busy(_)) && !error.is_no_daemon(), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("full.sock takes no further client") && !text.contains('\n'), "{text}");
+    }
 }

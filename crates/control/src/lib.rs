@@ -11,6 +11,7 @@ pub mod conservation;
 pub mod convert;
 pub mod field_docs;
 pub mod journal;
+mod printable;
 pub mod server;
 
 pub use access::{API_VERSION, Peer, Role};
@@ -19,6 +20,7 @@ pub use command::{Command, CommandError, CommandResult, ErrorKind};
 pub use conservation::FrameBalance;
 pub use convert::{DaemonState, LogCounts, PortDetails, RecordingCounts, frames};
 pub use journal::Journal;
+pub use printable::{MOST_NAME, printable};
 
 /// Messages, client and server of `sluice.v1`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -470,7 +470,8 @@ impl Control for Api {
         request: tonic::Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
         let by = self.access.must_be_admin(&request, "capture frames")?;
-        let wanted = request.into_inner();
+        let mut wanted = request.into_inner();
+        wanted.ports.iter_mut().for_each(|port| *port = clean(port));
         let batches = self.owner.request(|answer| Request::Capture { wanted, by, answer }).await??;
         let stream = futures::stream::unfold(batches, |mut batches| async move {
             let batch = batches.recv().await?;

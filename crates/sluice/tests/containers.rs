@@ -43,6 +43,24 @@ fn is_command(words: &[&str]) {
     assert!(!error.starts_with("error:"), "{words:?}: {error}");
 }
 
+/// Returns the capabilities that the unit of systemd gives the daemon.
+fn of_unit() -> Vec<String> {
+    let unit = std::fs::read_to_string(root().join("packaging/sluiced.service")).unwrap();
+    let line = unit.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).unwrap();
+    line.split(' ').map(|name| name.trim_start_matches("CAP_").to_owned()).collect()
+}
+
+/// `cargo xtask dist --check` builds the image and runs it; here is what needs no podman.
+#[test]
+fn containerfile() {
+    let recipe = std::fs::read_to_string(root().join("packaging/Containerfile")).unwrap();
+    let (_, capabilities) = recipe.split_once("--cap-add=").unwrap();
+    let capabilities = capabilities.split_whitespace().next().unwrap();
+    assert_eq!(capabilities, of_unit().join(","), "the command that it names");
+    assert!(recipe.contains("ENTRYPOINT [\"/usr/sbin/sluiced\"]"), "{recipe}");
+    assert!(recipe.contains("CMD [\"--config\", \"/etc/sluice/sluice.toml\"]"), "{recipe}");
+}
+
 #[test]
 fn containerlab() {
     let all = documents("examples/containerlab/sluice.clab.yml");
@@ -87,11 +105,7 @@ fn kubernetes() {
     assert_eq!(daemon["args"][0], "--config");
     is_command(&strings(&daemon["readinessProbe"]["exec"]["command"]));
 
-    // What the unit of systemd gives the daemon, the pod does.
-    let unit = std::fs::read_to_string(root().join("packaging/sluiced.service")).unwrap();
-    let line = unit.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).unwrap();
-    let of_unit: Vec<&str> = line.split(' ').map(|name| name.trim_start_matches("CAP_")).collect();
-    assert_eq!(strings(&daemon["securityContext"]["capabilities"]["add"]), of_unit);
+    assert_eq!(strings(&daemon["securityContext"]["capabilities"]["add"]), of_unit());
 
     let pods = documents("examples/kubernetes/pods.yaml");
     let affinity =

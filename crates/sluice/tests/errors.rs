@@ -223,6 +223,36 @@ fn wrong_input() {
     }
 }
 
+/// As `| head` closes it: the rest is not wanted, and that is no failure.
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    for command in [
+        "--help",
+        "explain",
+        "schema",
+        "schema ports",
+        "headroom --speed 10G --cable 10m --stall-us 100",
+        "check config/first.toml",
+        "sim config/scenarios/first.toml",
+        "lab status",
+        "completions bash",
+        "telemetry paths",
+        "init a --speed 10G --mtu 1500 --stall-us 100",
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = sluice(command).current_dir(root).stdout(writer).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && !error.contains("panicked"),
+            "{command}: {} {error}",
+            output.status
+        );
+        assert!(!error.contains("Broken pipe"), "{command}: {error}");
+    }
+}
+
 #[test]
 fn unknown_options() {
     for name in names() {

@@ -10,15 +10,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use config::ControlSocket;
+use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::libc::{O_NOFOLLOW, O_PATH};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
-use nix::sys::socket::{bind as bind_to, listen, socket};
+use nix::sys::socket::{bind as bind_to, connect, listen, socket};
 use nix::sys::stat::{Mode, fchmod, umask};
 use nix::unistd::{Gid, Group, Uid, User, fchownat, getegid, geteuid, getgroups};
 
@@ -152,14 +153,21 @@ pub fn must_be_free(path: &Path) -> Result<()> {
             path.display()
         );
     }
-    match UnixStream::connect(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => Ok(()),
-        Ok(_) => bail!(
+    match connect_at_once(path) {
+        Err(Errno::ECONNREFUSED | Errno::ENOENT) => Ok(()),
+        Ok(()) | Err(Errno::EAGAIN) => bail!(
             "control socket {}: another sluiced runs with this socket; stop it, or set control.socket to another path",
             path.display()
         ),
         Err(error) => Err(error).with_context(|| format!("control socket {}", path.display())),
     }
+}
+
+/// Connects without waiting: EAGAIN where a daemon listens and its backlog is full.
+fn connect_at_once(path: &Path) -> nix::Result<()> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let client = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(client.as_raw_fd(), &UnixAddr::new(path)?)
 }
 
 /// Opens a socket of this process's user, not to use it but to change this very file, whatever
@@ -213,6 +221,7 @@ pub fn bind(path: &Path, permissions: Permissions) -> Result<(UnixListener, Sock
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
 
     const OPEN: Permissions = Permissions { owner: None, group: None, mode: 0o660 };
 
@@ -240,6 +249,19 @@ mod tests {
             assert!(refusal.to_string().contains("another sluiced runs with this socket"), "{refusal:#}");
         }
         assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    /// A daemon that accepts nobody, because it is stopped, say: finding it out does not wait.
+    #[test]
+    fn a_live_socket_with_a_full_backlog_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let (listener, _guard) = bind(&path, OPEN).unwrap();
+        listen(&listener, Backlog::new(1).unwrap()).unwrap();
+        let _waiting = [(); 2].map(|()| UnixStream::connect(&path).unwrap());
+        assert_eq!(connect_at_once(&path), Err(Errno::EAGAIN), "the backlog is full");
+        let refusal = must_be_free(&path).unwrap_err().to_string();
+        assert!(refusal.contains("another sluiced runs with this socket"), "{refusal}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use control::{MOST_NAME, printable};
 use futures::Stream;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -22,7 +23,6 @@ use tonic::{Request, Response, Streaming};
 use crate::dialout::g_rpc_dialout_server::{GRpcDialout, GRpcDialoutServer};
 use crate::dialout::grpc_dialout_server::{GrpcDialout, GrpcDialoutServer};
 use crate::dialout::{DeviceInfo, DialoutMsg, DialoutResponse};
-use crate::printable::{MOST_NAME, printable};
 
 /// Maximum number of concurrent streams on one connection.
 const MAX_STREAMS: u32 = 16;

@@ -7,7 +7,6 @@ pub mod collector;
 mod dial_out;
 mod example_reports;
 mod metrics;
-mod printable;
 mod reporter;
 mod settings;
 #[cfg(test)]
@@ -17,7 +16,6 @@ mod web_page;
 pub use dial_out::message::Device;
 pub use dial_out::tls::{FileError, server as server_tls};
 pub use example_reports::example;
-pub use printable::{MOST_NAME, printable};
 pub use reporter::Telemetry;
 pub use settings::{Settings, Sources};
 

@@ -9,38 +9,11 @@ use loom::thread;
 #[path = "../src/port/exchange.rs"]
 #[allow(dead_code, reason = "a part of it is enough here")]
 mod exchange;
+#[path = "../../dataplane/tests/interleavings/shared.rs"]
+#[allow(dead_code, unused_imports, reason = "a part of it is enough here")]
+mod shared;
 
 use exchange::Exchange;
-
-/// What `virtio` has under this name, with atomics of `loom`; bounded queues are behind a lock.
-mod shared {
-    pub use loom::sync::atomic::{AtomicBool, Ordering};
-
-    #[derive(Debug)]
-    pub struct ArrayQueue<T> {
-        entries: loom::sync::Mutex<std::collections::VecDeque<T>>,
-        capacity: usize,
-    }
-
-    impl<T> ArrayQueue<T> {
-        pub fn new(capacity: usize) -> Self {
-            Self { entries: Default::default(), capacity }
-        }
-
-        pub fn push(&self, entry: T) -> Result<(), T> {
-            let mut entries = self.entries.lock().unwrap();
-            if entries.len() == self.capacity {
-                return Err(entry);
-            }
-            entries.push_back(entry);
-            Ok(())
-        }
-
-        pub fn pop(&self) -> Option<T> {
-            self.entries.lock().unwrap().pop_front()
-        }
-    }
-}
 
 /// What a loop does, in order.
 #[derive(Debug, Clone, Copy)]

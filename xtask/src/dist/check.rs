@@ -1,7 +1,8 @@
 //! Checks the package: it is installed on a clean Debian root, its files are where they belong, and
 //! the daemon in it forwards frames as the user and with the capabilities of its unit: first as
 //! `setpriv` gives the daemon what the unit would, then under systemd, which `systemd-nspawn` boots
-//! in that root, with the unit itself ([`crate::dist::boot`]).
+//! in that root, with the unit itself ([`crate::dist::boot`]); and in a container
+//! ([`crate::dist::image`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::boot;
+use super::image::Image;
 use crate::run::{check, log, output, require_root};
 
 /// Files that the package must have installed.
@@ -71,13 +73,18 @@ pub fn run(package: &Path, suite: &str) -> Result<()> {
     let prefix = format!("dist{}", std::process::id());
     let folder = std::env::temp_dir().join(&prefix);
     let mut root = CleanRoot { folder, prefix, daemon: None };
-    root.install(package, suite)?;
+    let image = root.install(package, suite)?;
     for file in FILES {
         ensure!(root.folder.join(file).exists(), "{file} is not installed");
     }
     log("the files are where they belong");
     root.forward()?;
     log("the installed daemon forwards frames as its unit's user, with its unit's capabilities");
+    if let Some(image) = image {
+        let [switch, a] = ["sw", "a"].map(|node| format!("{}-{node}", root.prefix));
+        image.forward(package, &root.unit()?, &switch, &a, "10.99.0.2", PATIENCE)?;
+        log("the container image is built, and its daemon forwards frames with the unit's capabilities");
+    }
     boot::run(&root.folder, PATIENCE)?;
     log("systemd runs the unit: readiness, reload, watchdog, stop");
     Ok(())
@@ -96,9 +103,8 @@ fn lint(package: &Path) -> Result<()> {
 }
 
 impl CleanRoot {
-    /// Installs the package: on a new Debian, or, without a mirror, unpacked beside this machine's
-    /// libraries.
-    fn install(&self, package: &Path, suite: &str) -> Result<()> {
+    /// Installs the package on a new Debian, which is the base of the container image as well.
+    fn install(&self, package: &Path, suite: &str) -> Result<Option<Image>> {
         log(&format!("a clean Debian root ({suite})"));
         let made = Command::new("mmdebstrap")
             .args(["--quiet", "--variant=minbase", suite])
@@ -108,6 +114,7 @@ impl CleanRoot {
             made.is_ok_and(|status| status.success()),
             "no clean root: it takes mmdebstrap, and a mirror of Debian"
         );
+        let image = Image::base(&self.prefix, &self.folder)?;
         for (kind, folder) in [("proc", "proc"), ("sysfs", "sys")] {
             check(Command::new("mount").args(["-t", kind, kind]).arg(self.folder.join(folder)))?;
         }
@@ -117,7 +124,8 @@ impl CleanRoot {
                       /tmp/sluice.deb >/dev/null && getent passwd sluice && getent group sluice && \
                       install -d -m 0755 -o sluice -g sluice /run/sluice"; // RuntimeDirectory=
         let mut install = self.inside(&["sh", "-ec", script]);
-        check(install.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C").stdout(Stdio::null()))
+        check(install.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C").stdout(Stdio::null()))?;
+        Ok(image)
     }
 
     /// Returns a command in the clean root.
@@ -125,6 +133,11 @@ impl CleanRoot {
         let mut command = Command::new("chroot");
         command.arg(&self.folder).args(words);
         command
+    }
+
+    /// Returns the installed unit.
+    fn unit(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.folder.join("usr/lib/systemd/system/sluiced.service"))?)
     }
 
     /// Forwards frames between two hosts, through the installed daemon.
@@ -144,8 +157,7 @@ impl CleanRoot {
                       [port.p1]\ninterface = \"p1\"\n[port.p2]\ninterface = \"p2\"\n\
                       [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n";
         fs::write(self.folder.join("etc/sluice/sluice.toml"), config)?;
-        let unit = fs::read_to_string(self.folder.join("usr/lib/systemd/system/sluiced.service"))?;
-        let words = daemon_as_unit(&unit, &self.folder)?;
+        let words = daemon_as_unit(&self.unit()?, &self.folder)?;
         let log_file = self.folder.join("tmp/sluiced.log");
         let out = fs::File::create(&log_file)?;
         let mut daemon = Command::new("ip");

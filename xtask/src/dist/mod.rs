@@ -3,6 +3,7 @@
 
 mod boot;
 mod check;
+mod image;
 mod licenses;
 
 use std::fs;

@@ -4,10 +4,10 @@
 //! the sender reaches a terminal without control characters. An input is a sequence of messages,
 //! each after its length.
 
+use control::{MOST_NAME, printable};
 use prost::Message;
 use telemetry::collector::{ChunkAssembler, SequenceState};
 use telemetry::dialout::{ChunkInfo, DeviceInfo, DialoutMsg, DialoutResponse};
-use telemetry::{MOST_NAME, printable};
 
 use crate::input::Input;
 

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use ::telemetry::collector::{self, Received, SequenceCheck, SequenceState, Status};
-use ::telemetry::{MOST_NAME, printable};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use control::{MOST_NAME, printable};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};

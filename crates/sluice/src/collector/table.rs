@@ -4,7 +4,7 @@
 //! columns. Lists of zeros are omitted.
 
 use ::telemetry::collector::Received;
-use ::telemetry::{MOST_NAME, printable};
+use control::{MOST_NAME, printable};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};

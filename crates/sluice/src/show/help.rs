@@ -78,6 +78,11 @@ fn added(message: &str) -> &'static [(&'static str, &'static str)] {
             ("received_utilization_percent", "The same by what it receives."),
             ("received_pps, received_bps", "Frames and bits of frames a second, with --watch or --rates."),
             ("transmitted_pps, transmitted_bps", "The same of what it sends."),
+            (
+                "received_broadcast_pps, received_multicast_pps",
+                "Of these, frames a second to the broadcast address, to other group addresses.",
+            ),
+            ("transmitted_broadcast_pps, transmitted_multicast_pps", "The same of what it sends."),
         ],
         "Queue" => &[
             ("port, queue", "Whose it is, and its number."),

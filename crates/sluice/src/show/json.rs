@@ -59,6 +59,10 @@ pub struct Rates {
     received_bps: u64,
     transmitted_pps: u64,
     transmitted_bps: u64,
+    received_broadcast_pps: u64,
+    received_multicast_pps: u64,
+    transmitted_broadcast_pps: u64,
+    transmitted_multicast_pps: u64,
 }
 
 /// Row of an egress queue, with its port.
@@ -160,7 +164,17 @@ fn rates(port: &Port, before: &Port, elapsed_ns: u64) -> Option<Rates> {
     };
     let (received_pps, received_bps) = of(port.received, before.received)?;
     let (transmitted_pps, transmitted_bps) = of(port.transmitted, before.transmitted)?;
-    Some(Rates { received_pps, received_bps, transmitted_pps, transmitted_bps })
+    let frames = |of: fn(&Port) -> u64| per_second(of(port), of(before), elapsed_ns);
+    Some(Rates {
+        received_pps,
+        received_bps,
+        transmitted_pps,
+        transmitted_bps,
+        received_broadcast_pps: frames(|port| port.received_broadcast_frames)?,
+        received_multicast_pps: frames(|port| port.received_multicast_frames)?,
+        transmitted_broadcast_pps: frames(|port| port.transmitted_broadcast_frames)?,
+        transmitted_multicast_pps: frames(|port| port.transmitted_multicast_frames)?,
+    })
 }
 
 fn queues<'a>(now: &'a Snapshot, before: Option<&Snapshot>) -> Vec<QueueRow<'a>> {
@@ -294,6 +308,16 @@ mod tests {
         assert_eq!((&queue["port"], &queue["queue"]), (&json!("uplink"), &json!(3)));
         assert_eq!(queue["transmitted_pps"], (297_500 - 247_917) / 2);
         assert_eq!(queue["transmitted_bps"], (450_000_000_u64 - 375_000_000) * 8 / 2);
+        let json = document(View::Rates, &sample::later(), Some(&sample::snapshot()));
+        let [server1, uplink] = [0, 1].map(|port| &json["ports"][port]);
+        assert_eq!(
+            (&server1["received_broadcast_pps"], &server1["received_multicast_pps"]),
+            (&json!(250), &json!(4))
+        );
+        assert_eq!(
+            (&uplink["transmitted_broadcast_pps"], &uplink["transmitted_multicast_pps"]),
+            (&json!(249), &json!(3))
+        );
     }
 
     #[test]

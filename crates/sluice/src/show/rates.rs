@@ -1,5 +1,5 @@
 //! `sluice show rates`: frames and bits a second of each port in both directions, its use of the
-//! line, drops and PFC a second.
+//! line, drops and PFC a second, and how much of it is broadcast and multicast.
 
 use control::v1::{Count, Port, Snapshot};
 
@@ -47,9 +47,32 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     }
     let seconds = format!("{:.1}", elapsed as f64 / 1e9);
     format!(
-        "Averages of {seconds} s; Mbit/s without FCS, Used with all that frames take of the line.\n\n{}",
-        table.trim_fmt()
+        "Averages of {seconds} s; Mbit/s without FCS, Used with all that frames take of the line.\n\n{}{}",
+        table.trim_fmt(),
+        to_groups(now, before, elapsed)
     )
+}
+
+/// Formats broadcast and multicast frames a second of the ports that had any; empty without.
+fn to_groups(now: &Snapshot, before: &Snapshot, elapsed_ns: u64) -> String {
+    let headings =
+        ["Port", "Broadcast\nreceived/s", "Multicast\nreceived/s", "Broadcast\nsent/s", "Multicast\nsent/s"];
+    let mut table = format::table(&headings, 1);
+    let none = Port::default();
+    for port in &now.ports {
+        let earlier = earlier(Some(before), &port.name).unwrap_or(&none);
+        let counts: [fn(&Port) -> u64; 4] = [
+            |port| port.received_broadcast_frames,
+            |port| port.received_multicast_frames,
+            |port| port.transmitted_broadcast_frames,
+            |port| port.transmitted_multicast_frames,
+        ];
+        let rates = counts.map(|of| per_second(of(port), of(earlier), elapsed_ns).unwrap_or(0));
+        if rates.iter().any(|&rate| rate > 0) {
+            table.add_row(std::iter::once(port.name.clone()).chain(rates.map(grouped)));
+        }
+    }
+    if table.is_empty() { String::new() } else { format!("\n\n{}", table.trim_fmt()) }
 }
 
 #[cfg(test)]

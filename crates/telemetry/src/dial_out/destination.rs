@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use control::v1;
+use control::{printable, v1};
 use hyper_util::rt::TokioIo;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -27,7 +27,6 @@ use crate::dial_out::connect;
 use crate::dial_out::message::{Device, Payload, SequenceLabel, member, unix_ms};
 use crate::dial_out::tls;
 use crate::dialout::{DialoutMsg, DialoutResponse};
-use crate::printable::printable;
 
 /// The path of the report of dropped messages.
 pub const DROPPED_PATH: &str = "sluice/dropped";

@@ -9,6 +9,8 @@ use crate::import::sonic::port::speed_bps;
 use crate::init::toml_key as quoted;
 
 const CELL_BYTES: i64 = 256;
+/// The largest alpha, as an exponent of two.
+const MOST_ALPHA: i64 = 3;
 const POOLS: &str = "BUFFER_POOL";
 const PROFILES: &str = "BUFFER_PROFILE";
 
@@ -31,7 +33,10 @@ pub fn import(database: &Database, ports: &mut [Port]) -> String {
     }
     let reserved = ingress.iter().filter_map(|name| database.number(PROFILES, name, "size"));
     let reserved_cells = cells(reserved.max().unwrap_or(0)).max(17);
-    pools(database, 8 * reserved_cells * ports.len() as i64, all_headroom, most_headroom) + &text
+    let lossless = ingress.iter().filter(|name| database.number(PROFILES, name, "xoff").is_some());
+    let lossless: BTreeSet<_> = lossless.filter_map(|name| database.name(PROFILES, name, "pool")).collect();
+    let fixed = 8 * reserved_cells * ports.len() as i64;
+    pools(database, &lossless, fixed, all_headroom, most_headroom) + &text
 }
 
 /// Returns the cells that bytes take.
@@ -39,22 +44,37 @@ fn cells(bytes: i64) -> i64 {
     (bytes.max(0) + CELL_BYTES - 1) / CELL_BYTES
 }
 
-/// Returns `[buffer]`. The shared area is the ingress pool. The fixed area holds the reservations:
-/// a lossy group reserves an eighth of its port's part. The headroom pool is that of the ingress
-/// pool, or else all headroom together.
-fn pools(database: &Database, fixed: i64, all_headroom: i64, most_headroom: i64) -> String {
-    let (mut size_bytes, mut pool_headroom) = (0, 0);
-    for pool in database.keys(POOLS) {
-        let is_ingress = database.field(POOLS, pool, "type") == Some("ingress");
-        let size = database.number(POOLS, pool, "size").unwrap_or(0);
+/// Returns `[buffer]`. The shared area is the ingress pool of lossless groups: the larger one if
+/// there are several, or if no group is lossless. The fixed area holds the reservations: a lossy
+/// group reserves an eighth of its port's part. The headroom pool is that of the ingress pool, or
+/// else all headroom together.
+fn pools(
+    database: &Database,
+    lossless: &BTreeSet<&str>,
+    fixed: i64,
+    all_headroom: i64,
+    most_headroom: i64,
+) -> String {
+    let is_ingress = |pool: &&str| database.field(POOLS, pool, "type") == Some("ingress");
+    let size_of = |pool: &str| database.number(POOLS, pool, "size").unwrap_or(0);
+    let all = database.keys(POOLS);
+    let shared_area = all
+        .iter()
+        .filter(|pool| is_ingress(pool))
+        .max_by_key(|pool| (lossless.contains(**pool), size_of(pool)));
+    for pool in &all {
         let _ = database.field(POOLS, pool, "mode"); // profiles have it
-        if is_ingress && size > size_bytes {
-            (size_bytes, pool_headroom) = (size, database.number(POOLS, pool, "xoff").unwrap_or(0));
-        } else if !is_ingress {
-            let why = "queues share the pool of ingress: their profiles limit them";
-            database.note(POOLS, pool, "size", why);
+        if Some(pool) == shared_area {
+            continue;
         }
+        let why = match is_ingress(pool) {
+            true => "its groups share the pool of lossless groups",
+            false => "queues share the pool of ingress: their profiles limit them",
+        };
+        database.note(POOLS, pool, "size", why);
     }
+    let size_bytes = shared_area.map_or(0, |pool| size_of(pool));
+    let pool_headroom = shared_area.and_then(|pool| database.number(POOLS, pool, "xoff")).unwrap_or(0);
     let shared = cells(size_bytes).max(if size_bytes == 0 { 131_072 } else { 0 });
     let headroom = if pool_headroom > 0 { cells(pool_headroom).max(most_headroom) } else { all_headroom };
     format!(
@@ -125,10 +145,25 @@ fn bind_queues<'j>(database: &Database<'j>, port: &mut Port, used: &mut BTreeSet
                 database.note("BUFFER_QUEUE", key, "", "queues are 0 to 7");
                 continue;
             }
+            if port.is_no_drop(queue) && is_unlimited(database, profile) {
+                continue;
+            }
             used.insert(profile);
             port.lines.push(format!("buffer.egress.queue.{queue} = {{ profile = {} }}", text(profile)));
         }
     }
+}
+
+/// True if a profile lets a queue have nearly its whole pool, as those of lossless queues do: a
+/// no-drop queue then has no maximum, as without a profile.
+fn is_unlimited(database: &Database, profile: &str) -> bool {
+    let exponent = database.signed(PROFILES, profile, "dynamic_th").filter(|exponent| *exponent > MOST_ALPHA);
+    if let Some(exponent) = exponent {
+        let why = format!("alpha 2^{exponent} is nearly the whole pool: no-drop queues have no maximum here");
+        database.note(PROFILES, profile, "dynamic_th", &why);
+        let _ = ["pool", "size"].map(|field| database.field(PROFILES, profile, field));
+    }
+    exponent.is_some()
 }
 
 fn text(name: &str) -> String {
@@ -142,10 +177,10 @@ fn limit(database: &Database, profile: &str) -> String {
         return format!("shared = {{ static_bytes = {} }}", bytes.clamp(CELL_BYTES, 4_000_000_000));
     }
     let exponent = database.signed(PROFILES, profile, "dynamic_th").unwrap_or(0);
-    if !(-7..=3).contains(&exponent) {
+    if !(-7..=MOST_ALPHA).contains(&exponent) {
         database.note(PROFILES, profile, "dynamic_th", &format!("alpha is 2^-7 to 2^3, not 2^{exponent}"));
     }
-    format!("shared = {{ dynamic_th = {} }}", exponent.clamp(-7, 3))
+    format!("shared = {{ dynamic_th = {} }}", exponent.clamp(-7, MOST_ALPHA))
 }
 
 fn ingress_profile(database: &Database, name: &str) -> String {

@@ -57,6 +57,13 @@ pub struct Port<'j> {
     pub queues: [usize; 8],
 }
 
+impl Port<'_> {
+    /// True if a queue carries a no-drop priority.
+    pub fn is_no_drop(&self, queue: usize) -> bool {
+        self.no_drop.iter().any(|priority| self.queues[*priority] == queue)
+    }
+}
+
 /// A CONFIG_DB.
 pub struct Database<'j> {
     tables: &'j Map<String, Value>,

@@ -157,7 +157,7 @@ fn is_possible(database: &Database, port: &Port, profile: &str, queue: usize) ->
         database.note(TABLE, profile, "", "a queue names it, and it does not exist");
         return false;
     }
-    let is_no_drop = port.no_drop.iter().any(|priority| port.queues[*priority] == queue);
+    let is_no_drop = port.is_no_drop(queue);
     let drops = action(database, profile) != "ecn";
     if is_no_drop && drops {
         database.note(TABLE, profile, "", &format!("queue {queue} is no-drop, and this profile would drop"));
