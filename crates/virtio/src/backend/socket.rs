@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,10 +86,7 @@ impl SocketThread {
         let of_thread = Arc::clone(&stop);
         let name = format!("vhost-{name}").chars().take(15).collect();
         let thread = std::thread::Builder::new().name(name).spawn(move || match listener {
-            Some(listener) => {
-                accept_all(&listener, back_end, &of_thread);
-                let _ = std::fs::remove_file(&path);
-            }
+            Some(listener) => accept_all(&listener.socket, back_end, &of_thread),
             None => connect_all(&path, back_end, &of_thread),
         })?;
         Ok(Self { stop, thread: Some(thread) })
@@ -116,12 +113,40 @@ impl Drop for SocketThread {
     }
 }
 
+/// A listening socket. Dropping it removes its file, unless another has replaced that.
+#[derive(Debug)]
+struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file, which no other has while the socket is open.
+    file: Option<(u64, u64)>,
+}
+
+impl Listener {
+    fn bind(path: &Path) -> io::Result<Self> {
+        let socket = UnixListener::bind(path)?;
+        Ok(Self { socket, path: path.to_path_buf(), file: file_at(path) })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.file.is_some() && file_at(&self.path) == self.file {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
 /// Opens a socket at a path, in place of one on which nobody listens.
 ///
 /// # Errors
 /// Another process listens there, or the path cannot be used.
-fn listen(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
+fn listen(path: &Path) -> io::Result<Listener> {
+    match Listener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
         bound => return bound,
     }
@@ -129,7 +154,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on this socket")),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && is_socket(path) => {
             std::fs::remove_file(path)?;
-            UnixListener::bind(path)
+            Listener::bind(path)
         }
         Err(error) => Err(error),
     }

@@ -192,6 +192,23 @@ fn sockets_of_others() {
     assert_eq!(std::fs::read(&path).unwrap(), b"a file");
 }
 
+/// A port that goes leaves the socket that another switch has put in the place of its own.
+#[test]
+fn a_socket_of_another_switch_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("port");
+    let socket =
+        SocketSettings { path: path.clone(), role: SocketRole::Server, unsealed: UnsealedMemory::Refused };
+    let open = || VhostUser::open::<HeapMemory>("a", &socket, settings(1), |_| ()).unwrap();
+    let first = open();
+    std::fs::remove_file(&path).unwrap();
+    let second = open();
+    drop(first);
+    assert!(UnixStream::connect(&path).is_ok(), "front ends reach the second switch");
+    drop(second);
+    assert!(!path.exists(), "the socket goes with its port");
+}
+
 /// A guest that wants an interrupt gets it, and one whose descriptor blocks its writer delays no
 /// one else.
 #[test]
