@@ -66,7 +66,7 @@ impl Network {
         })
     }
 
-    /// The two senders, and the receiver behind the slow port.
+    /// Returns the daemon; an error if its restart failed.
     pub fn daemon(&self) -> Result<&Daemon> {
         self.daemon.as_ref().context("the daemon ended, and no other started")
     }
