@@ -16,7 +16,7 @@ mod vm;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
 /// Set-up, demo and tests of Sluice.
@@ -54,8 +54,12 @@ enum Task {
         /// DPDK where they are installed. Writes docs/peers.md and docs/peers.svg.
         #[arg(long, conflicts_with = "filter")]
         with_peers: bool,
+        /// Measure the daemon between two vhost-user sockets, beside DPDK's testpmd. Writes
+        /// docs/peers-vhost.md.
+        #[arg(long, conflicts_with_all = ["filter", "with_peers"])]
+        vhost: bool,
         /// Options of `sluice-bench`, such as `--rounds 9`.
-        #[arg(last = true, requires = "with_peers")]
+        #[arg(last = true)]
         options: Vec<String>,
     },
     /// Run one daemon for hours under traffic and disturbances, and check that it loses nothing
@@ -68,6 +72,9 @@ enum Task {
     /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of
     /// tests/tests. Takes minutes.
     Vm(vm::Vm),
+    /// Boot guests in QEMU on vhost-user ports of a switch, and on veths beside: sockets and
+    /// soft-RoCE into a slow port, and a verdict. Takes minutes.
+    Guests(vm::Guests),
     /// Build the Debian package: programs, unit, manual pages, completions, licenses.
     Dist(dist::Dist),
     /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are
@@ -111,6 +118,16 @@ fn run_task(task: Task) -> Result<()> {
             run::require_root("the benchmark of forwarders")?;
             run::bench_with_peers(&options)
         }
+        Task::Bench { vhost: true, mut options, .. } => {
+            packages::set_up()?;
+            packages::set_up_dpdk()?;
+            run::require_root("the benchmark of forwarders")?;
+            options.push("--vhost".to_owned());
+            run::bench_with_peers(&options)
+        }
+        Task::Bench { options, .. } if !options.is_empty() => {
+            bail!("options after `--` are those of --with-peers and --vhost: name one of them")
+        }
         Task::Bench { filter, .. } => {
             packages::set_up()?;
             run::bench(filter.as_deref())
@@ -121,6 +138,7 @@ fn run_task(task: Task) -> Result<()> {
             run::soak(&options)
         }
         Task::Vm(vm) => vm::run(&vm),
+        Task::Guests(guests) => vm::run_guests(&guests),
         Task::Dist(dist) => dist::run(&dist),
         Task::Instructions => {
             packages::set_up_tests()?;

@@ -82,6 +82,14 @@ const VM_PACKAGES: [Package; 11] = [
     package("zstd", "zstd", "unpacking modules"),
 ];
 
+/// Packages that `cargo xtask guests` needs, with those of `cargo xtask vm`.
+const GUEST_PACKAGES: [Package; 2] =
+    [package("socat", "socat", "sockets inside"), package("iputils-ping", "ping", "round trips inside")];
+
+/// Packages that `cargo xtask bench --vhost` needs.
+const DPDK_PACKAGES: [Package; 1] =
+    [package("dpdk-dev", "dpdk-testpmd", "hosts, and the forwarder to compare with")];
+
 /// The first Linux version in which a veth with a queueing discipline applies backpressure instead
 /// of losing frames.
 const LOSSLESS_VETH: (u32, u32) = (6, 16);
@@ -101,6 +109,18 @@ pub fn set_up_tests() -> Result<()> {
 /// Installs missing packages that the test VM needs.
 pub fn set_up_vm() -> Result<()> {
     install(&VM_PACKAGES)
+}
+
+/// Installs missing packages that guests of a switch need.
+pub fn set_up_guests() -> Result<()> {
+    set_up()?;
+    set_up_vm()?;
+    install(&GUEST_PACKAGES)
+}
+
+/// Installs missing packages that the comparison with DPDK needs.
+pub fn set_up_dpdk() -> Result<()> {
+    install(&DPDK_PACKAGES)
 }
 
 fn install(packages: &[Package]) -> Result<()> {

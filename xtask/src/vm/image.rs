@@ -36,8 +36,11 @@ const TOOLS: [&str; 16] = [
 /// Tools that other tests call in addition; with its libraries tshark is larger than all others.
 const OTHER_TOOLS: [&str; 3] = ["tshark", "dumpcap", "sysctl"];
 
+/// Tools that guests of a switch call in addition.
+const GUEST_TOOLS: [&str; 1] = ["socat"];
+
 /// Modules, loaded with their dependencies; a module that is built in or missing is skipped.
-const MODULES: [&str; 28] = [
+const MODULES: [&str; 33] = [
     "virtio_pci",
     "virtio_net",
     "igb",
@@ -64,8 +67,13 @@ const MODULES: [&str; 28] = [
     "rdma_ucm",
     "rdma_rxe",
     "crc32c",
+    "crc32_generic",
     "udp_tunnel",
     "ip6_udp_tunnel",
+    "sch_mqprio",
+    "cls_u32",
+    "act_skbedit",
+    "virtio_rng",
 ];
 
 /// Files that the programs open by name.
@@ -77,6 +85,15 @@ pub struct Programs {
     ours: Vec<PathBuf>,
     /// Test programs and their names. Two packages may have one of the same name.
     tests: Vec<(PathBuf, String)>,
+    /// Tools that they call in addition to those that all images have.
+    tools: &'static [&'static str],
+}
+
+impl Programs {
+    /// The programs of a guest, which knows nothing of this project.
+    pub fn of_guest() -> Self {
+        Self { ours: Vec::new(), tests: Vec::new(), tools: &GUEST_TOOLS }
+    }
 }
 
 /// Builds `sluiced`, `sluice` and test programs, all at once and for the whole workspace: so
@@ -89,7 +106,8 @@ pub fn build_programs(tests: &[String]) -> Result<Programs> {
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "the programs do not build");
     let messages = String::from_utf8_lossy(&output.stdout);
-    let mut programs = Programs { ours: Vec::new(), tests: Vec::new() };
+    let tools: &[&str] = if tests.iter().all(|test| test == "nic") { &[] } else { &OTHER_TOOLS };
+    let mut programs = Programs { ours: Vec::new(), tests: Vec::new(), tools };
     for name in ["sluiced", "sluice"] {
         programs.ours.extend(executables(&messages, name));
     }
@@ -110,9 +128,9 @@ fn executables(messages: &str, name: &str) -> Vec<PathBuf> {
     paths.map(|(path, _)| PathBuf::from(path)).collect()
 }
 
-/// Packs everything, with `command` to run inside. Returns the file.
-pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathBuf> {
-    let root = kernel.folder.join("image");
+/// Packs everything, with `command` to run inside, into the image of this name. Returns the file.
+pub fn pack(kernel: &Kernel, name: &str, programs: &Programs, command: &str) -> Result<PathBuf> {
+    let root = kernel.folder.join(name);
     if root.exists() {
         std::fs::remove_dir_all(&root)?;
     }
@@ -125,9 +143,7 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     symlink("../bin", root.join("usr/sbin"))?;
     symlink("../lib", root.join("usr/lib"))?;
     let mut libraries = BTreeSet::new();
-    let others: &[&str] =
-        if programs.tests.iter().all(|(_, name)| name == "nic") { &[] } else { &OTHER_TOOLS };
-    for tool in TOOLS.iter().chain(others) {
+    for tool in TOOLS.iter().chain(programs.tools) {
         // A missing tool is not called: the tests of soft-RoCE report it where its tools are
         // missing.
         if let Some(path) = on_path(tool) {
@@ -161,7 +177,7 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     let init = root.join("init");
     std::fs::write(&init, INIT.replace("@COMMAND@", command).replace("@MODULES@", &MODULES.join(" ")))?;
     std::fs::set_permissions(&init, std::fs::Permissions::from_mode(0o755))?;
-    archive(&root, &kernel.folder.join("image.cpio"))
+    archive(&root, &kernel.folder.join(format!("{name}.cpio")))
 }
 
 /// The init process. It ends with a line that has the command's exit status and the number of

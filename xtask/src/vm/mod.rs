@@ -6,9 +6,11 @@
 //! kernel.rs   Debian's newest kernel of a suite ─▶ target/vm/SUITE/
 //! image.rs    programs, their libraries, modules, a test program ─▶ initramfs
 //! boot.rs     QEMU, its console, the verdict
+//! guests.rs   the same image without programs of ours: guests of a switch that runs outside
 //! ```
 
 mod boot;
+mod guests;
 mod image;
 mod kernel;
 mod options;
@@ -17,6 +19,7 @@ use anyhow::{Result, bail};
 
 use crate::packages;
 use crate::run::{log, require_root};
+pub use guests::{Guests, run as run_guests};
 pub use options::{Nic, Vm};
 
 /// Boots, tests, and returns the verdict.
@@ -31,7 +34,7 @@ pub fn run(vm: &Vm) -> Result<()> {
     let kernel = kernel::fetch(&vm.suite)?;
     log(&format!("Linux {}", kernel.release));
     let programs = image::build_programs(&vm.test)?;
-    let image = image::pack(&kernel, &programs, &command(vm))?;
+    let image = image::pack(&kernel, "image", &programs, &command(vm))?;
     boot::boot(vm, &kernel, &image)
 }
 

@@ -25,6 +25,7 @@ impl FrameId {
     pub(crate) const TAKEN: FrameId = FrameId(u32::MAX);
 
     /// Returns the frame's number, from 0 to the number of frames less one.
+    #[inline]
     pub fn index(&self) -> usize {
         self.0 as usize
     }

@@ -6,8 +6,8 @@
 //! thread, and nothing else. Source: docs/vhost-user.md, "Server and client".
 
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use vhost::vhost_user::{BackendReqHandler, Error};
+use nix::sys::socket::{MsgFlags, recv};
+use vhost::vhost_user::{BackendReqHandler, Error, VhostUserBackendReqHandlerMut};
 
 use crate::backend::{BackEnd, Notice, report_faults};
 
@@ -86,10 +87,7 @@ impl SocketThread {
         let of_thread = Arc::clone(&stop);
         let name = format!("vhost-{name}").chars().take(15).collect();
         let thread = std::thread::Builder::new().name(name).spawn(move || match listener {
-            Some(listener) => {
-                accept_all(&listener, back_end, &of_thread);
-                let _ = std::fs::remove_file(&path);
-            }
+            Some(listener) => accept_all(&listener.socket, back_end, &of_thread),
             None => connect_all(&path, back_end, &of_thread),
         })?;
         Ok(Self { stop, thread: Some(thread) })
@@ -116,12 +114,40 @@ impl Drop for SocketThread {
     }
 }
 
+/// A listening socket. Dropping it removes its file, unless another has replaced that.
+#[derive(Debug)]
+struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file, which no other has while the socket is open.
+    file: Option<(u64, u64)>,
+}
+
+impl Listener {
+    fn bind(path: &Path) -> io::Result<Self> {
+        let socket = UnixListener::bind(path)?;
+        Ok(Self { socket, path: path.to_path_buf(), file: file_at(path) })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.file.is_some() && file_at(&self.path) == self.file {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
 /// Opens a socket at a path, in place of one on which nobody listens.
 ///
 /// # Errors
 /// Another process listens there, or the path cannot be used.
-fn listen(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
+fn listen(path: &Path) -> io::Result<Listener> {
+    match Listener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
         bound => return bound,
     }
@@ -129,7 +155,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on this socket")),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && is_socket(path) => {
             std::fs::remove_file(path)?;
-            UnixListener::bind(path)
+            Listener::bind(path)
         }
         Err(error) => Err(error),
     }
@@ -192,10 +218,16 @@ fn answer(stream: UnixStream, back_end: &Arc<Mutex<BackEnd>>, stop: &Stop) -> St
         if !has_message {
             continue;
         }
+        let enabled = next_set_vring_enable(&readable);
         match handler.handle_request() {
             Ok(()) => {}
-            // What the message asks for is not possible, or not yet: QEMU enables rings before it
-            // has accepted features.
+            // QEMU that connects again enables rings before it has accepted features, and not once
+            // more. The crate does not pass that on.
+            Err(Error::InactiveFeature(_)) if enabled.is_some() => {
+                let mut back_end = back_end.lock().unwrap_or_else(PoisonError::into_inner);
+                enabled.map(|(ring, enable)| back_end.set_vring_enable(ring, enable));
+            }
+            // What the message asks for is not possible, or not yet.
             Err(Error::InvalidParam | Error::InvalidOperation(_)) => {}
             Err(Error::InactiveFeature(_) | Error::InactiveOperation(_) | Error::SocketRetry(_)) => {}
             Err(Error::ReqHandlerError(_)) => {}
@@ -203,4 +235,16 @@ fn answer(stream: UnixStream, back_end: &Arc<Mutex<BackEnd>>, stop: &Stop) -> St
         }
     }
     "the port is closed".to_owned()
+}
+
+/// Returns the ring of the next message, and whether it is to be enabled, if that is what the
+/// message asks for. The message stays where it is.
+fn next_set_vring_enable(stream: &UnixStream) -> Option<(u32, bool)> {
+    const SET_VRING_ENABLE: u32 = 18;
+    const WORDS: usize = 5; // request, flags, length; ring, state
+    let mut bytes = [0; 4 * WORDS];
+    let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    let peeked = recv(stream.as_raw_fd(), &mut bytes, peek).unwrap_or_default();
+    let word = |n: usize| bytes[4 * n..4 * n + 4].try_into().map_or(0, u32::from_le_bytes);
+    (peeked == bytes.len() && word(0) == SET_VRING_ENABLE).then(|| (word(3), word(4) == 1))
 }

@@ -53,6 +53,11 @@ impl DriverQueue {
         })
     }
 
+    /// Has the next device go on after what was used last.
+    pub fn resume(&mut self) {
+        self.config.base = self.used.load_u16(INDEX, Ordering::Acquire);
+    }
+
     /// Returns where the ring is.
     pub fn config(&self) -> &RingConfig {
         &self.config

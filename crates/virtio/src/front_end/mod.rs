@@ -174,6 +174,28 @@ impl FrontEnd {
     /// # Errors
     /// The port refuses something.
     pub fn start_rings(&mut self) -> io::Result<()> {
+        for pair in 0..self.pairs.len() {
+            self.post_all(pair);
+        }
+        self.start_posted()
+    }
+
+    /// Connects again to a port's socket, with the same memory and rings, as the front end of a
+    /// guest does that outlives its switch. Each ring goes on after what the last switch has used.
+    ///
+    /// # Errors
+    /// As for [`FrontEnd::connect`].
+    pub fn reconnect(&mut self, path: &Path) -> io::Result<()> {
+        self.stream = UnixStream::connect(path)?;
+        self.front_end = Frontend::from_stream(self.stream.try_clone()?, 2 * self.pairs.len() as u64);
+        for pair in &mut self.pairs {
+            pair.rx.resume();
+            pair.tx.resume();
+        }
+        self.start_posted()
+    }
+
+    fn start_posted(&mut self) -> io::Result<()> {
         self.negotiate()?;
         self.share_memory()?;
         for pair in 0..self.pairs.len() {
@@ -229,7 +251,6 @@ impl FrontEnd {
     /// # Errors
     /// The port refuses one.
     pub fn start_pair(&mut self, pair: usize) -> io::Result<()> {
-        self.post_all(pair);
         for (at, ring) in [rx_ring(pair), tx_ring(pair)].into_iter().enumerate() {
             let queue = if at == 0 { &self.pairs[pair].rx } else { &self.pairs[pair].tx };
             let config = *queue.config();

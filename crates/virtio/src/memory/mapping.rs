@@ -42,6 +42,7 @@ pub struct GuestBytes<'a> {
 }
 
 impl GuestBytes<'_> {
+    #[inline]
     pub(super) fn start(&self) -> *mut u8 {
         self.start
     }
@@ -68,6 +69,18 @@ impl GuestBytes<'_> {
         // The guest may write meanwhile; then any bytes are copied: bytes have no invalid value.
         unsafe { std::ptr::copy_nonoverlapping(self.start.wrapping_add(offset), to.as_mut_ptr(), len) };
         len
+    }
+
+    /// Returns the `N` bytes from `offset` on; `None` if there are fewer.
+    #[inline]
+    pub fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let mut to = [0; N];
+        if self.len.checked_sub(offset)? < N {
+            return None;
+        }
+        // SAFETY: as in `read`; `offset + N <= self.len`.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.wrapping_add(offset), to.as_mut_ptr(), N) };
+        Some(to)
     }
 
     /// Copies bytes to the guest from `offset` on, as many as there are and fit. Returns how many.

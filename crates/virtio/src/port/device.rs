@@ -7,11 +7,13 @@ use crate::ring::Queue;
 pub use crate::ring::{MAX_PAIRS, MAX_RINGS};
 
 /// Number of the ring in which the guest receives, of a queue pair.
+#[inline]
 pub(crate) fn rx_ring(pair: usize) -> usize {
     2 * pair
 }
 
 /// Number of the ring from which the guest sends, of a queue pair.
+#[inline]
 pub(crate) fn tx_ring(pair: usize) -> usize {
     2 * pair + 1
 }
@@ -31,6 +33,7 @@ pub struct Device {
 
 impl Device {
     /// Returns the number of enabled rings from which the guest sends.
+    #[inline]
     pub(crate) fn senders(&self) -> usize {
         (0..MAX_PAIRS).filter(|&pair| self.rings[tx_ring(pair)].is_some()).count()
     }

@@ -17,8 +17,6 @@ use crate::ring::fault::RingFault;
 
 /// The bytes of an Ethernet header.
 const ETHERNET_BYTES: u32 = 14;
-/// How many entries ahead descriptors are fetched into the cache.
-const LOOK_AHEAD: u16 = 4;
 /// Flag of the virtio header: the checksum is left to the device.
 const NEEDS_CHECKSUM: u8 = 1;
 /// Kind of segmentation in the virtio header: none.
@@ -75,7 +73,7 @@ impl<M: FrameMemory> VirtioPort<M> {
             0
         });
         for _ in 0..max.min(available.into()) {
-            queue.prefetch(LOOK_AHEAD);
+            queue.prefetch(Direction::FromGuest);
             let (head, bytes) = match queue.pop(Direction::FromGuest) {
                 Ok(Some(popped)) => popped,
                 Ok(None) => return,
@@ -123,15 +121,30 @@ fn take_frame<M: FrameMemory>(
     if len > LONGEST_RECEIVED_BYTES.min(memory.max_len()) {
         return Err(RingFault::FrameTooLong);
     }
-    let mut flags = [0; 2];
-    queue.read(0, &mut flags)?;
+    let single = queue.single()?;
+    let flags = match &single {
+        Some(bytes) => bytes.array(0).ok_or(RingFault::FrameTooShort)?,
+        None => {
+            let mut flags = [0; 2];
+            queue.read(0, &mut flags)?;
+            flags
+        }
+    };
     if flags[0] & NEEDS_CHECKSUM != 0 || flags[1] != NO_SEGMENTATION {
         return Err(RingFault::OffloadNotNegotiated);
     }
     let Some(frame) = memory.alloc_for(len) else { return Ok(None) };
     let mut copied = Ok(());
     if len <= memory.chunk_bytes() {
-        copied = queue.read(header, memory.bytes_mut(&frame, len));
+        let to = memory.bytes_mut(&frame, len);
+        match single {
+            // The chain has as many bytes.
+            Some(bytes) => {
+                let read = bytes.read(header, to);
+                debug_assert_eq!(read, len);
+            }
+            None => copied = queue.read(header, to),
+        }
     } else {
         memory.whole(&frame, len, |bytes| {
             copied = queue.read(header, bytes);

@@ -19,6 +19,8 @@ use crate::ring::{MAX_BUFFERS, Queue};
 const LONGEST_HEADER: usize = 12;
 /// Where the number of buffers is in it.
 const BUFFERS_AT: usize = 10;
+/// The virtio header of a frame in one buffer, little-endian.
+const IN_ONE_BUFFER: [u8; LONGEST_HEADER] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 /// The length of a frame that pauses.
 const CONTROL_BYTES: u16 = 60;
 
@@ -164,7 +166,17 @@ impl<M: FrameMemory> VirtioPort<M> {
 /// Copies a frame to as many buffers as it needs.
 #[inline]
 fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> Result<Placed, RingFault> {
+    queue.prefetch(Direction::ToGuest);
     let Some((head, bytes)) = queue.pop(Direction::ToGuest)? else { return Ok(Placed::NoRoom) };
+    if header == LONGEST_HEADER
+        && let Some(buffer) = queue.single()?
+        && buffer.len() >= LONGEST_HEADER + frame.len()
+    {
+        let _ = buffer.write(0, &IN_ONE_BUFFER); // both fit
+        let _ = buffer.write(LONGEST_HEADER, frame);
+        queue.push_used(head, (LONGEST_HEADER + frame.len()) as u32);
+        return Ok(Placed::In(1));
+    }
     let (first_addr, first_len) = queue.first_segment();
     if (first_len as usize) < header {
         return Err(RingFault::BufferTooSmall);
@@ -173,9 +185,7 @@ fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> 
         queue.unpop(1);
         return Err(RingFault::FrameDoesNotFit);
     }
-    let mut head_bytes = [0; LONGEST_HEADER];
-    head_bytes[BUFFERS_AT] = 1;
-    queue.write(0, &head_bytes[..header])?;
+    queue.write(0, &IN_ONE_BUFFER[..header])?;
     let in_first = queue.write(header, frame)?;
     if in_first == frame.len() {
         queue.push_used(head, (header + frame.len()) as u32);

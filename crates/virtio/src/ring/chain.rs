@@ -150,6 +150,12 @@ impl Chain {
         self.segments[0]
     }
 
+    /// Returns its only segment; `None` if it has several.
+    #[inline]
+    pub(crate) fn single(&self) -> Option<(u64, u32)> {
+        (self.count == 1).then_some(self.segments[0])
+    }
+
     /// Copies bytes of the chain from `skip` on, which has as many as `to`.
     #[inline]
     pub(crate) fn copy_out(&self, memory: &GuestMemory, skip: usize, to: &mut [u8]) -> Result<(), RingFault> {

@@ -13,7 +13,7 @@ pub mod fault;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::memory::{GuestMemory, RingArea};
+use crate::memory::{GuestBytes, GuestMemory, RingArea};
 pub(crate) use crate::ring::chain::DESC_BYTES;
 pub use crate::ring::chain::MAX_SEGMENTS;
 use crate::ring::chain::{Chain, Direction};
@@ -37,6 +37,9 @@ const RING_HEADER: usize = 4;
 const INDEX: usize = 2;
 /// Entries after which an event index that is not wanted is put behind the guest's index again.
 const FAR: u16 = 1 << 14;
+/// How many entries ahead descriptors are fetched into the cache, and buffers.
+const DESCRIPTORS_AHEAD: u16 = 12;
+const BUFFERS_AHEAD: u16 = 6;
 /// Flag of the available ring: the guest wants no interrupt.
 const NO_INTERRUPT: u16 = 1;
 /// Flag of the used ring: the device wants no kick.
@@ -77,6 +80,12 @@ pub enum RingError {
     },
 }
 
+/// An index in a word of its own. The compiler reads it as a word, and that would wait for a recent
+/// store to the other half (store forwarding).
+#[derive(Debug, Clone, Copy)]
+#[repr(align(4))]
+struct Apart(u16);
+
 /// A split virtqueue.
 #[derive(Debug)]
 pub struct Queue {
@@ -89,7 +98,7 @@ pub struct Queue {
     /// The next available entry to process.
     next_available: u16,
     /// The guest's available index, as last read.
-    seen_available: u16,
+    seen_available: Apart,
     /// The next used entry to write.
     next_used: u16,
     /// The used index that the guest sees.
@@ -130,7 +139,7 @@ impl Queue {
             event_index: config.event_index,
             indirect: config.indirect,
             next_available: config.base,
-            seen_available: config.base,
+            seen_available: Apart(config.base),
             next_used,
             published: next_used,
             armed: true,
@@ -148,6 +157,7 @@ impl Queue {
     }
 
     /// Returns why the ring is stopped, if it is.
+    #[inline]
     pub fn stopped(&self) -> Option<RingFault> {
         self.stopped
     }
@@ -155,7 +165,7 @@ impl Queue {
     /// Stops the ring until it is configured again.
     pub(crate) fn stop(&mut self, fault: RingFault) {
         self.stopped = self.stopped.or(Some(fault));
-        self.seen_available = self.next_available;
+        self.seen_available = Apart(self.next_available);
     }
 
     /// Returns the number of available entries, after a look at the guest's index.
@@ -172,14 +182,14 @@ impl Queue {
         if count > self.size {
             return Err(RingFault::IndexJump);
         }
-        self.seen_available = index;
+        self.seen_available = Apart(index);
         Ok(count)
     }
 
     /// Returns the number of available entries as last read.
     #[inline]
     pub fn seen(&self) -> u16 {
-        self.seen_available.wrapping_sub(self.next_available)
+        self.seen_available.0.wrapping_sub(self.next_available)
     }
 
     /// True if an entry is available that no call has seen. For a look before a sleep.
@@ -207,17 +217,42 @@ impl Queue {
         Ok(Some((head, bytes)))
     }
 
-    /// Fetches the descriptor of an entry ahead of its use.
+    /// Fetches what the entries ahead need: the descriptor of one, and the buffer of a nearer one,
+    /// whose descriptor is there by then.
     #[inline]
-    pub(crate) fn prefetch(&self, ahead: u16) {
-        if ahead < self.seen() {
-            let slot = usize::from(self.next_available.wrapping_add(ahead) & (self.size - 1));
-            let head = self.available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
-            self.descriptors.prefetch(usize::from(head & (self.size - 1)) * DESC_BYTES);
+    pub(crate) fn prefetch(&self, direction: Direction) {
+        if let Some(at) = self.descriptor_ahead(DESCRIPTORS_AHEAD) {
+            self.descriptors.prefetch(at);
+        }
+        if let Some(at) = self.descriptor_ahead(BUFFERS_AHEAD) {
+            let addr = self.descriptors.load_u64(at);
+            self.memory().prefetch(addr, direction == Direction::ToGuest);
         }
     }
 
+    /// Returns the offset of the descriptor of an entry ahead, if that was seen.
+    #[inline]
+    fn descriptor_ahead(&self, ahead: u16) -> Option<usize> {
+        if ahead >= self.seen() {
+            return None;
+        }
+        let slot = usize::from(self.next_available.wrapping_add(ahead) & (self.size - 1));
+        let head = self.available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
+        Some(usize::from(head & (self.size - 1)) * DESC_BYTES)
+    }
+
+    /// Returns the bytes of the popped chain, if it is one segment.
+    ///
+    /// # Errors
+    /// The segment is not in the guest's memory.
+    #[inline]
+    pub(crate) fn single(&self) -> Result<Option<GuestBytes<'_>>, RingFault> {
+        let Some((addr, len)) = self.chain.single() else { return Ok(None) };
+        self.memory().at_guest(addr, len).map(Some).ok_or(RingFault::BadAddress)
+    }
+
     /// Gives chains back that were popped last and are not used.
+    #[inline]
     pub(crate) fn unpop(&mut self, chains: u16) {
         self.next_available = self.next_available.wrapping_sub(chains);
     }
@@ -328,7 +363,7 @@ impl Queue {
 
     /// True if the guest has made more entries available than were last seen.
     pub(crate) fn has_more_than_seen(&self) -> bool {
-        self.stopped.is_none() && self.available.load_u16(INDEX, Ordering::Acquire) != self.seen_available
+        self.stopped.is_none() && self.available.load_u16(INDEX, Ordering::Acquire) != self.seen_available.0
     }
 
     /// Offset of the index at which the guest wants an interrupt, in the available ring.

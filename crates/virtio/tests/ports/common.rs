@@ -30,7 +30,18 @@ pub fn settings(queue_pairs: usize) -> PortSettings {
 
 impl Bench {
     pub fn new(port: PortSettings) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap(), port)
+    }
+
+    /// Ends the switch, and starts another one on the same socket.
+    pub fn restarted(mut self, port: PortSettings) -> Self {
+        self.close();
+        let Self { port: ends, socket, _folder: folder, .. } = self;
+        drop((ends, socket));
+        Self::at(folder, port)
+    }
+
+    fn at(folder: TempDir, port: PortSettings) -> Self {
         let path = folder.path().join("port");
         let settings = SocketSettings {
             path: path.clone(),
@@ -47,9 +58,14 @@ impl Bench {
     /// Connects a driver and opens the port.
     pub fn connect(&mut self, settings: FrontEndSettings) -> FrontEnd {
         let front_end = FrontEnd::connect(&self.path, settings).unwrap();
+        self.open();
+        front_end
+    }
+
+    /// Opens the port once a driver is there.
+    pub fn open(&mut self) {
         until("the link is up", || self.socket.is_linked());
         assert_eq!(self.port.reopen(&mut self.memory), Some(true));
-        front_end
     }
 
     /// Receives a batch, and returns the frames with the priorities of their queues.

@@ -263,3 +263,37 @@ fn random_ring(random: &mut fastrand::Rng) {
     }
     bench.close();
 }
+
+/// However much a guest makes available, the work of an iteration is bounded: two looks at each
+/// queue, each of at most a batch, and a chain has at most 64 descriptors. Here all frames are
+/// refused, and none of them counts against the batch.
+#[test]
+fn an_iteration_takes_a_bounded_number_of_frames() {
+    const BATCH: usize = 64;
+    let mut bench = Bench::new(settings(8));
+    let size = 1024;
+    let mut driver =
+        bench.connect(FrontEndSettings { queue_pairs: 8, ring_size: size, ..FrontEndSettings::default() });
+    for pair in 0..8 {
+        let data = driver.buffer_addr(2 * pair + 1, 0);
+        let [_, tx] = driver.rings(pair);
+        tx.write_descriptor(0, data, (13, 0, 0)); // less than both headers
+        (0..size).for_each(|_| tx.push(0));
+        tx.publish();
+    }
+    let (mut total, mut iterations) = (0, 0);
+    while total < 8 * usize::from(size) {
+        assert!(bench.receive().is_empty());
+        let mut taken = 0;
+        for pair in 0..8 {
+            while driver.rings(pair)[1].pop_used().is_some() {
+                taken += 1;
+            }
+        }
+        assert!(taken > 0 && taken <= 2 * 8 * BATCH, "{taken} in an iteration");
+        (total, iterations) = (total + taken, iterations + 1);
+    }
+    assert_eq!((total, bench.refused() as usize), (8 * usize::from(size), total));
+    assert!(iterations >= 8);
+    bench.close();
+}

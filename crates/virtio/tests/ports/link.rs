@@ -1,5 +1,6 @@
 //! The life of a port's link: reconnection, reset, reboot, another front end, and roles.
 
+use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -190,6 +191,73 @@ fn sockets_of_others() {
     std::fs::write(&path, "a file").unwrap();
     assert!(open().is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"a file");
+}
+
+/// A port that goes leaves the socket that another switch has put in the place of its own.
+#[test]
+fn a_socket_of_another_switch_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("port");
+    let socket =
+        SocketSettings { path: path.clone(), role: SocketRole::Server, unsealed: UnsealedMemory::Refused };
+    let open = || VhostUser::open::<HeapMemory>("a", &socket, settings(1), |_| ()).unwrap();
+    let first = open();
+    std::fs::remove_file(&path).unwrap();
+    let second = open();
+    drop(first);
+    assert!(UnixStream::connect(&path).is_ok(), "front ends reach the second switch");
+    drop(second);
+    assert!(!path.exists(), "the socket goes with its port");
+}
+
+/// QEMU that connects again enables the rings before it accepts features, and not once more.
+#[test]
+fn rings_that_are_enabled_before_features_are_accepted() {
+    let mut bench = Bench::new(settings(1));
+    let mut stream = UnixStream::connect(&bench.path).unwrap();
+    for ring in [0, 1] {
+        let set_vring_enable = [18_u32, 1, 8, ring, 1];
+        stream.write_all(&set_vring_enable.map(u32::to_le_bytes).concat()).unwrap();
+    }
+    let mut driver = FrontEnd::prepare(stream, FrontEndSettings::default()).unwrap();
+    driver.negotiate().unwrap();
+    driver.share_memory().unwrap();
+    driver.start_pair(0).unwrap();
+    bench.open();
+    exchange(&mut bench, &mut driver, 0);
+    bench.close();
+}
+
+/// The daemon restarts while a guest goes on; its front end connects again with the same memory.
+/// What the first switch has read is not read again, and what it has not read is not lost.
+#[test]
+fn a_switch_that_is_restarted_under_a_guest() {
+    let mut bench = Bench::new(settings(1));
+    let mut driver = bench.connect(FrontEndSettings { ring_size: 64, ..FrontEndSettings::default() });
+    let mut buffer = Vec::new();
+    for restart in 0..3 {
+        for number in 0..100 {
+            exchange(&mut bench, &mut driver, number);
+            bench.send(0, &frame(number, 60));
+            assert!(driver.receive(0, &mut buffer) && buffer == frame(number, 60));
+            driver.repost(0);
+        }
+        bench.send(0, &frame(1, 200)); // it lies there while there is no switch
+        (0..20).for_each(|number| assert!(driver.send(0, &frame(number, 60))));
+        driver.flush(0);
+        bench = bench.restarted(settings(1));
+        assert!(!driver.is_connected(), "restart {restart}");
+        driver.reconnect(&bench.path).unwrap();
+        bench.open();
+        let received = bench.receive();
+        assert_eq!(received, Vec::from_iter((0..20).map(|number| (None, frame(number, 60)))));
+        bench.send(0, &frame(2, 200));
+        for number in [1, 2] {
+            assert!(driver.receive(0, &mut buffer) && buffer == frame(number, 200));
+        }
+        driver.repost(0);
+    }
+    bench.close();
 }
 
 /// A guest that wants an interrupt gets it, and one whose descriptor blocks its writer delays no

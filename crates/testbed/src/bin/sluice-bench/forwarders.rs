@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use testbed::{Namespace, Process, binary, eventually};
 
 /// The core of the forwarder; generator, sink and hosts have the other.
-const FORWARDER_CORE: &str = "0";
+pub const FORWARDER_CORE: &str = "0";
 pub const HOST_CORE: &str = "1";
 /// A program, or the kernel, that forwards between two interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Forwarder {
 /// A no-drop priority with PFC and watchdog, WRED with ECN on both generators' queues (queue 2
 /// has untagged frames, queue 3 those of priority 3), weighted scheduling and alarms. The link is
 /// faster than any of the forwarders, so only bursts of the generator build up a queue.
-const SLUICE: &str = r#"
+pub const QOS: &str = r#"
 [port-defaults]
 speed    = "10G"
 trust    = "dot1p"
@@ -119,7 +119,7 @@ fn start_bare_loop(switch: &Namespace) -> Result<Vec<Process>> {
 
 fn start_sluice(switch: &Namespace, dir: &Path) -> Result<Vec<Process>> {
     let config = format!(
-        "[control]\nsocket = \"{}\"\n\n[dataplane]\ncores = [{FORWARDER_CORE}]\n{SLUICE}\n[port.in]\n\
+        "[control]\nsocket = \"{}\"\n\n[dataplane]\ncores = [{FORWARDER_CORE}]\n{QOS}\n[port.in]\n\
          interface = \"s-in\"\n\n[port.out]\ninterface = \"s-out\"\n",
         dir.join("control.sock").display()
     );

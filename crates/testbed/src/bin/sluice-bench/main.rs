@@ -6,13 +6,15 @@
 //! a machine's speed changes by the minute. See docs/performance.md.
 
 mod forwarders;
+mod guest_report;
+mod guests;
 mod network;
 mod report;
 mod watchers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail, ensure};
 use clap::Parser;
@@ -43,7 +45,13 @@ struct Arguments {
     /// by pairs of runs without one and with it.
     #[arg(long, conflicts_with_all = ["without_peers", "rates", "bytes"])]
     watchers: bool,
-    /// Folder for peers.md and peers.svg.
+    /// Instead: forwarding between two vhost-user ports, beside DPDK's testpmd.
+    #[arg(long, conflicts_with_all = ["without_peers", "rates", "watchers"])]
+    vhost: bool,
+    /// With `--vhost`: descriptors of a ring.
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1024], requires = "vhost")]
+    rings: Vec<u32>,
+    /// Folder for peers.md and peers.svg, or peers-vhost.md.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -65,6 +73,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     let interrupted = testbed::watch_signals()?;
     if arguments.watchers {
         return watchers::run(arguments.rounds, arguments.seconds, &interrupted);
+    }
+    if arguments.vhost {
+        return run_guests(arguments, &interrupted);
     }
     let chosen = |forwarder: &Forwarder| !arguments.without_peers || !forwarder.is_peer();
     let (forwarders, absent): (Vec<_>, Vec<_>) =
@@ -104,4 +115,15 @@ fn run(arguments: &Arguments) -> Result<()> {
         report.write(folder)?;
     }
     Ok(())
+}
+
+fn run_guests(arguments: &Arguments, interrupted: &AtomicBool) -> Result<()> {
+    let &Arguments { rounds, seconds, .. } = arguments;
+    let (bytes, rings) = (arguments.bytes.clone(), arguments.rings.clone());
+    let report = guests::run(&guests::Plan { rounds, seconds, bytes, rings }, interrupted)?;
+    println!("\n{}", report.markdown());
+    match &arguments.out {
+        Some(folder) => report.write(folder),
+        None => Ok(()),
+    }
 }

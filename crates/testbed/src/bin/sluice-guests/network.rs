@@ -1,0 +1,146 @@
+//! The switch and its guests: two senders and a receiver behind a slow port, once on vhost-user
+//! ports and once on veths. A veth's other end is in a bridge with the tap of the guest.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use testbed::{Daemon, Namespace, Testbed, port, veth};
+
+use crate::guest::{Guest, Image, ipv4, mac};
+
+/// Guests with the last parts of their addresses; the last one is behind the slow port.
+pub const GUESTS: [(&str, u8); 3] = [("a", 1), ("b", 2), ("slow", 3)];
+/// Number of the receiver.
+pub const RECEIVER: u8 = 3;
+
+/// Both kinds of port have the same thresholds and the same priority without loss. Frames of RoCE
+/// are known by DSCP on veths; on the others, their queue has the number of the priority.
+const SWITCH: &str = r#"
+[port-defaults.pfc]
+mode    = "on"
+no_drop = [3]
+
+[port-defaults.pfc.priority.3]
+xoff = { static_cells = 200 }
+"#;
+
+/// The whole network. Its fields are dropped in this order.
+pub struct Network {
+    pub guests: Vec<Guest>,
+    /// None while it is restarted.
+    daemon: Option<Daemon>,
+    switch: Namespace,
+    config: String,
+    bed: Testbed,
+}
+
+impl Network {
+    /// Builds everything and boots the guests.
+    pub fn new(image: &Image, speed: &str, interrupted: &Arc<AtomicBool>) -> Result<Self> {
+        let bed = Testbed::new()?;
+        let (switch, hosts) = (bed.switch("switch")?, bed.switch("hosts")?);
+        for (name, _) in GUESTS {
+            plug(&switch, &hosts, name)?;
+        }
+        let config = config(&bed, speed);
+        let daemon = bed.daemon(&switch, &config)?;
+        let start = |(name, number)| {
+            let socket = bed.dir().join(format!("{name}.sock"));
+            let nics = (socket.as_path(), &*format!("tap-{name}"));
+            Guest::start(&hosts, image, (name, number), nics, Arc::clone(interrupted))
+        };
+        let mut guests = GUESTS.into_iter().map(start).collect::<Result<Vec<_>>>()?;
+        for guest in &mut guests {
+            guest.until_ready()?;
+            set_up(guest).with_context(|| format!("the set-up of guest {}", guest.name))?;
+        }
+        let network = Self { guests, daemon: Some(daemon), switch, config, bed };
+        network.until_up()?;
+        Ok(network)
+    }
+
+    fn until_up(&self) -> Result<()> {
+        self.daemon()?.until("all ports are up", |seen| {
+            GUESTS.iter().all(|(name, _)| port(seen, name).is_ok_and(|port| port.up)).then_some(())
+        })
+    }
+
+    /// Returns the daemon; an error if its restart failed.
+    pub fn daemon(&self) -> Result<&Daemon> {
+        self.daemon.as_ref().context("the daemon ended, and no other started")
+    }
+
+    /// Stops the daemon, and starts another one at the same sockets.
+    pub fn restart(&mut self) -> Result<()> {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.stop()?;
+        }
+        self.daemon = Some(self.bed.daemon(&self.switch, &self.config)?);
+        self.until_up()
+    }
+
+    /// Returns the guests: both senders, and the receiver.
+    pub fn split(&mut self) -> (&mut [Guest], &mut Guest) {
+        let (receiver, senders) = self.guests.split_last_mut().expect("there are three");
+        (senders, receiver)
+    }
+}
+
+/// Makes the tap of a guest, and its way to a port of the switch.
+fn plug(switch: &Namespace, hosts: &Namespace, name: &str) -> Result<()> {
+    let (tap, end, bridge) = (format!("tap-{name}"), format!("end-{name}"), format!("br-{name}"));
+    veth((switch, &format!("veth-{name}"), ""), (hosts, &end, ""))?;
+    hosts.ip(&format!("tuntap add dev {tap} mode tap"))?;
+    hosts.ip(&format!("link add {bridge} type bridge"))?;
+    for interface in [&tap, &end] {
+        hosts.ip(&format!("link set dev {interface} master {bridge}"))?;
+    }
+    [&tap, &end, &bridge].iter().try_for_each(|it| hosts.ip(&format!("link set dev {it} up")).map(drop))
+}
+
+fn config(bed: &Testbed, speed: &str) -> String {
+    let port = |(name, number): (&str, u8)| {
+        let slow = if number == RECEIVER { format!("speed = \"{speed}\"\n") } else { String::new() };
+        let socket = bed.dir().join(format!("{name}.sock"));
+        format!(
+            "[port.{name}]\nvhost_user = \"{}\"\nvhost = {{ queues = \"by-priority\" }}\n{slow}\n\
+             [port.veth-{name}]\ninterface = \"veth-{name}\"\ntrust = \"dscp\"\n{slow}\n",
+            socket.display()
+        )
+    };
+    SWITCH.to_owned() + &GUESTS.map(port).concat()
+}
+
+/// Sets up both NICs of a guest. On the first one, the priority of a socket is the number of the
+/// queue; frames of RoCE have priority 3 there, and those of ICMP priority 5.
+fn set_up(guest: &mut Guest) -> Result<()> {
+    let queues: Vec<String> = (0..8).map(|queue| format!("1@{queue}")).collect();
+    guest.run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")?;
+    for (nic, name) in [(0, "vhost0"), (1, "veth0")] {
+        let number = guest.number;
+        guest.run(&format!(
+            "name=$(grep -l {} /sys/class/net/*/address | busybox cut -d/ -f5); ip link set $name name {name}",
+            mac(nic, number)
+        ))?;
+        guest.run(&format!("ip addr add {}/24 dev {name} && ip link set {name} up", ipv4(nic, number)))?;
+        for (_, other) in GUESTS.into_iter().filter(|&(_, other)| other != number) {
+            let (address, mac) = (ipv4(nic, other), mac(nic, other));
+            guest.run(&format!("ip neigh add {address} lladdr {mac} dev {name} nud permanent"))?;
+        }
+    }
+    guest.run("ethtool -L vhost0 combined 8")?;
+    guest.run(&format!(
+        "tc qdisc add dev vhost0 root mqprio num_tc 8 map 0 1 2 3 4 5 6 7 0 0 0 0 0 0 0 0 queues {} hw 0",
+        queues.join(" ")
+    ))?;
+    guest.run("tc qdisc add dev vhost0 clsact")?;
+    for (matches, priority) in
+        [("ip protocol 17 0xff match ip dport 4791 0xffff", 3), ("ip protocol 1 0xff", 5)]
+    {
+        guest.run(&format!(
+            "tc filter add dev vhost0 egress protocol ip u32 match {matches} action skbedit priority {priority}"
+        ))?;
+    }
+    Ok(())
+}
