@@ -62,10 +62,11 @@ enum Task {
         #[arg(last = true)]
         options: Vec<String>,
     },
-    /// Run one daemon for hours under traffic and disturbances, and check that it loses nothing
-    /// and does not grow. Writes docs/soak.md and docs/soak.svg.
+    /// Run one daemon for hours under traffic and disturbances, and check that it counts what it
+    /// loses and does not grow. Writes docs/soak.md and docs/soak.svg.
     Soak {
-        /// Options of `sluice-soak`, such as `--hours 8` or `--minutes 10`.
+        /// `--hours 8` or `--minutes 10`, `--round SECONDS`, `--traffic PERCENT`, `--seed N`,
+        /// `--beside-others`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         options: Vec<String>,
     },

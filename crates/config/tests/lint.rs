@@ -134,6 +134,11 @@ const WARNED: &[(&str, &str)] = &[
         "[port-defaults]\nspeed = \"100M\"\n[port-defaults.pfc.watchdog]\npriority.3 = { detection_ms = 335, restoration_ms = 200 }",
     ),
     (
+        "… with intervals of 10 ms, and where none is long enough",
+        "[port.a]\nspeed = \"100M\"\n[port.b]\nspeed = \"5M\"\n[port-defaults.pfc.watchdog]\nprecision = \"high\"\n\
+         priority.3 = { interval = 15 }",
+    ),
+    (
         "… where the pause's own speed counts, on one port",
         "[port.a]\nspeed = \"10G\"\n[port.a.pfc]\npause_speed = \"1G\"\nwatchdog.precision = \"high\"\n\
          watchdog.priority.3 = { interval = 3 }",

@@ -22,14 +22,13 @@ use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::spell_speed;
 use crate::tables::buffer::{Buffer, PoolTables};
 use crate::tables::congestion::QueueWred;
+use crate::tables::port::watchdog::{MOST_DETECTION_MS, MOST_INTERVALS, MS};
 use crate::tables::ports::Port;
 
 /// Longest frame without FCS on a link without an `mtu`.
 pub const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Maximum number of ports that are listed by name; further ones are counted.
 const MAX_NAMES: usize = 4;
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 /// Priorities of best effort and of network control: docs/references.md, "H3C reference"
 /// (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
@@ -329,7 +328,7 @@ impl Lints {
     /// whose XON is lost, has paused for that long.
     fn detection(&mut self, port: &Port) {
         let known_bps = port.settings.pfc.pause_speed_bps.or(port.settings.speed_bps);
-        let Some(speed_bps) = known_bps else { return };
+        let Some(speed_bps) = known_bps.filter(|_| port.settings.pfc.rx) else { return };
         let pause_ns = quanta_ns(u16::MAX, speed_bps);
         for priority in no_drop(port) {
             let Some(settings) = port.settings.watchdog[priority] else { continue };
@@ -343,7 +342,7 @@ impl Lints {
                 spell_time(pause_ns),
                 spell_speed(speed_bps)
             );
-            let cure = format!("detect it after {} ms or more", pause_ns.div_ceil(MS));
+            let cure = longer_detection(pause_ns, table.has_interval());
             self.warn(&table.location, what, cure, port, 1 << priority);
         }
     }
@@ -498,4 +497,16 @@ fn names(ports: &[String]) -> String {
         _ if ports.len() > MAX_NAMES => format!("{} ports", ports.len()),
         _ => format!("ports {}", ports.join(", ")),
     }
+}
+
+/// Returns how to write a detection time of `pause_ns` or more, in the style that the table has.
+fn longer_detection(pause_ns: u64, has_interval: bool) -> String {
+    let (intervals, ms) = (pause_ns.div_ceil(100 * MS), pause_ns.div_ceil(MS));
+    if has_interval && intervals <= MOST_INTERVALS {
+        return format!("write interval = {intervals} or more, with precision = \"normal\" (100 ms)");
+    }
+    if ms <= MOST_DETECTION_MS {
+        return format!("write detection_ms = {ms} or more");
+    }
+    "no detection time is long enough at this speed: watch no priority here".to_owned()
 }

@@ -7,10 +7,8 @@ use switch::settings::PRIORITIES;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::table_reader::Setting;
+use crate::tables::port::watchdog::MS;
 use crate::tables::ports::{Port, PortTable};
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// Checks that what `table` watches is no-drop and honored on one of `effective`, and that settings
 /// of how priorities are watched apply to a watched priority.

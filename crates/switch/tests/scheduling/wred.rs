@@ -241,6 +241,7 @@ fn an_idle_second_forgets_a_burst() {
                 let filler = packet(IPV4, DSCP[0], if ecn { 0b11 } else { 0b10 }, None);
                 lab.switch.hold(1, true);
                 (0..burst).for_each(|_| lab.arrive_bytes(0, &filler));
+                lab.now = lab.now + 1_000_000_000; // frames wait, so the queue is not idle
                 lab.switch.hold(1, false);
                 while lab.snapshot().ports[1].queues[QUEUE].waiting_frames > 0 {
                     lab.transmit(1, usize::MAX);

@@ -16,7 +16,11 @@ use crate::read::table_reader::{Setting, TableReader, value_or};
 use crate::spec::KeySpec::Number;
 use crate::spec::{TableSpec, ValueSpec, boolean, choice, map, number, table, words};
 
-const MS: Nanos = 1_000_000;
+/// Nanoseconds of a millisecond.
+pub(crate) const MS: Nanos = 1_000_000;
+/// The longest detection times that can be written.
+pub(crate) const MOST_INTERVALS: u64 = 15;
+pub(crate) const MOST_DETECTION_MS: u64 = 5000;
 /// PFC frames per second: no link carries more.
 const MAX_PPS: i64 = 1_000_000_000;
 const PRECISIONS: [(&str, Nanos); 2] = [("high", 10 * MS), ("normal", 100 * MS)];
@@ -36,12 +40,12 @@ pub(crate) const WATCHDOG: TableSpec = &[
 ];
 
 const PRIORITY: TableSpec = &[
-    number("interval", 1, 15).unit("× precision").about("Detection time."),
+    number("interval", 1, MOST_INTERVALS as i64).unit("× precision").about("Detection time."),
     number("restore_delay", 1, 15)
         .unit("× 100 ms")
         .otherwise("the detection time", "Restored 100 ms and this time after detection."),
     boolean("pause_recover").value("false", "Restored when no XOFF came for an interval."),
-    number("detection_ms", 100, 5000).about("Detection time, in place of `interval`."),
+    number("detection_ms", 100, MOST_DETECTION_MS as i64).about("Detection time, in place of `interval`."),
     number("restoration_ms", 100, 5000).about("Restored once no XOFF has come for this time."),
     table("limit", LIMIT).about("Storms after which PFC is turned off for the priority."),
 ];

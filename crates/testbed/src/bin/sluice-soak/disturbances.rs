@@ -5,14 +5,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use testbed::{CpuLoad, Host, Process, loop_thread, port, stop_thread};
 use xdp::Scheduling;
 
 use crate::network::{FLAPPING, Network};
 
-/// Cores that other work takes.
-const CORES: [usize; 2] = [0, 1];
 /// The longest stop of the loop, in milliseconds.
 const LONGEST_STOP_MS: u64 = 500;
 /// The most clients that watch at a time.
@@ -54,7 +54,7 @@ impl Disturbance {
             Self::Storm => "a PFC storm of a second",
             Self::Watchers => "clients that watch or stall, and are killed",
             Self::CollectorKilled => "the collector killed and started again",
-            Self::OtherWork => "other work on both cores",
+            Self::OtherWork => "other work on all cores",
             Self::LoopStopped => "the loop stopped for up to 500 ms",
         }
     }
@@ -64,12 +64,17 @@ impl Disturbance {
 pub struct Disturber {
     random: fastrand::Rng,
     counts: BTreeMap<Disturbance, u64>,
+    /// The cores of this machine, which other work takes.
+    cores: Vec<usize>,
     has_spare: bool,
 }
 
 impl Disturber {
-    pub fn new(seed: u64) -> Self {
-        Self { random: fastrand::Rng::with_seed(seed), counts: BTreeMap::new(), has_spare: false }
+    pub fn new(seed: u64) -> Result<Self> {
+        let allowed = sched_getaffinity(Pid::from_raw(0))?;
+        let cores = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect();
+        let random = fastrand::Rng::with_seed(seed);
+        Ok(Self { random, counts: BTreeMap::new(), cores, has_spare: false })
     }
 
     /// How often each has happened.
@@ -109,7 +114,7 @@ impl Disturber {
             }
             Disturbance::OtherWork => {
                 let lasts = Duration::from_millis(self.random.u64(200..2000));
-                let _load = CpuLoad::new(&CORES, Scheduling::Normal, lasts, lasts, lasts);
+                let _load = CpuLoad::new(&self.cores, Scheduling::Normal, lasts, lasts, lasts);
                 sleep(lasts);
                 Ok(())
             }

@@ -3,7 +3,7 @@
 //! work on both cores, a loop that is stopped (docs/reliability.md, "Soak").
 //!
 //! Rule: after each round every frame is accounted for, by the switch alone and against its hosts,
-//! and no no-drop frame is lost but by a name. At the end the daemon has the memory and the file
+//! and each no-drop frame that is lost is counted as such; the report has how many. At the end the daemon has the memory and the file
 //! descriptors that it had after the first rounds, and its latency is what it was.
 
 mod disturbances;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 
 use disturbances::Disturber;
@@ -37,8 +37,11 @@ struct Arguments {
     round: u64,
     /// How much of the usual traffic, in percent: 160 Mbit/s into a port of 100, and 80 beside it.
     /// Less where other work needs the cores.
-    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(5..=1000))]
+    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(5..=500))]
     traffic: u64,
+    /// Run beside test beds of tests, which disturb it, and which it disturbs.
+    #[arg(long)]
+    beside_others: bool,
     /// Seed of the disturbances [default: a random one, which is printed].
     #[arg(long)]
     seed: Option<u64>,
@@ -65,21 +68,24 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!("seed {seed}");
     let interrupted = testbed::watch_signals()?;
     let start = Instant::now();
-    let mut network = Network::new(arguments.traffic)?;
-    let mut disturber = Disturber::new(seed);
+    let mut network = Network::new(arguments.traffic, arguments.beside_others)?;
+    let mut disturber = Disturber::new(seed)?;
     let mut report = SoakReport::new(seed);
-    while start.elapsed() < lasts {
-        if interrupted.load(Ordering::Relaxed) {
-            bail!("interrupted; everything is removed again");
+    let sending = Duration::from_secs(arguments.round);
+    let ran = (|| {
+        while start.elapsed() < lasts {
+            let mut round = rounds::run(&mut network, &mut disturber, sending)?;
+            round.minutes = start.elapsed().as_secs_f64() / 60.0;
+            println!("{}", round.line());
+            report.rounds.push(round);
+            ensure!(!interrupted.load(Ordering::Relaxed), "interrupted; everything is removed again");
         }
-        let mut round = rounds::run(&mut network, &mut disturber, Duration::from_secs(arguments.round))?;
-        round.minutes = start.elapsed().as_secs_f64() / 60.0;
-        println!("{}", round.line());
-        report.rounds.push(round);
-    }
+        network.end()
+    })();
+    // What was measured until then is reported, also after a failure.
     report.disturbances = disturber.counts().clone();
-    network.end()?;
     println!("\n{}", report.markdown());
+    ran?;
     if let Some(folder) = &arguments.out {
         report.write(folder)?;
     }

@@ -29,8 +29,8 @@ pub struct Network {
 
 impl Network {
     /// Creates the network, for this much of the usual traffic.
-    pub fn new(percent: u64) -> Result<Self> {
-        let bed = Testbed::beside_others()?;
+    pub fn new(percent: u64, beside_others: bool) -> Result<Self> {
+        let bed = if beside_others { Testbed::beside_others() } else { Testbed::new() }?;
         let switch = bed.switch("switch")?;
         let [a, b, c, d, e] = ["a", "b", "c", "d", "e"].map(|name| bed.sluice_host(&switch, name));
         let hosts = [a?, b?, c?, d?, e?];
@@ -206,4 +206,17 @@ destinations = ["soak"]
         };
     }
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_valid_with_any_traffic() {
+        for percent in [5, 20, 100, 500] {
+            let config = config::parse("soak.toml", &config(percent)).unwrap();
+            assert_eq!(config.switch.ports.len(), 6, "{percent} %");
+        }
+    }
 }

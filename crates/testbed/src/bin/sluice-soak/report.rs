@@ -30,11 +30,12 @@ type Series = (&'static str, &'static str, fn(&Round) -> f64);
 
 const MEMORY: Series = ("memory beside the buffer", "MiB", |round| round.memory_kib as f64 / 1024.0);
 const OPEN: Series = ("open file descriptors", "", |round| round.descriptors as f64);
+const THREADS: Series = ("threads", "", |round| round.threads as f64);
 const MEDIAN: Series = ("median latency of lossy frames", "µs", |round| round.p50_us);
 const P99: Series = ("99th percentile of their latency", "µs", |round| round.p99_us);
 const LOST: Series = ("no-drop frames lost in a round", "", |round| round.no_drop_lost as f64);
 const LOAD: Series = ("load average of the machine", "", |round| round.load_average);
-const PICTURES: [Series; 6] = [MEMORY, OPEN, MEDIAN, P99, LOST, LOAD];
+const PICTURES: [Series; 7] = [MEMORY, OPEN, THREADS, MEDIAN, P99, LOST, LOAD];
 
 impl SoakReport {
     pub fn new(seed: u64) -> Self {
@@ -48,9 +49,13 @@ impl SoakReport {
         Some((median(&self.rounds[..third])?, median(&self.rounds[self.rounds.len() - third..])?))
     }
 
+    fn has_too_few_rounds(&self) -> bool {
+        self.rounds.len() < FEWEST_ROUNDS
+    }
+
     /// Fails if the daemon takes more at the end than at the beginning.
     pub fn must_be_flat(&self) -> Result<()> {
-        if self.rounds.len() < FEWEST_ROUNDS {
+        if self.has_too_few_rounds() {
             println!("{} rounds are too few to say what grows", self.rounds.len());
             return Ok(());
         }
@@ -61,6 +66,7 @@ impl SoakReport {
         };
         grown(MEMORY, &|first| first + MEMORY_KIB / 1024.0)?;
         grown(OPEN, &|first| first + DESCRIPTORS)?;
+        grown(THREADS, &|first| first)?;
         grown(MEDIAN, &|first| first * LATENCY)
     }
 
@@ -75,10 +81,13 @@ impl SoakReport {
         for (what, number) in [
             ("rounds, after each of which every frame was accounted for", self.rounds.len() as u64),
             ("no-drop frames sent to the slow port", self.sum(|round| round.no_drop_sent)),
-            ("of these lost, each by a name", self.sum(|round| round.no_drop_lost)),
             (
-                "no-drop frames that the watchdog dropped at the storming port",
-                self.sum(|round| round.dropped_by_watchdog),
+                "of these lost, each counted under a drop reason or by a kernel",
+                self.sum(|round| round.no_drop_lost),
+            ),
+            (
+                "no-drop frames lost on the way to the host that storms, counted",
+                self.sum(|round| round.lost_to_storm),
             ),
             ("lossy frames sent", self.sum(|round| round.lossy_sent)),
             ("of these arrived", self.sum(|round| round.lossy_received)),
@@ -87,7 +96,6 @@ impl SoakReport {
                 self.sum(|round| round.replayed),
             ),
             ("the longest stall of the loop, ms", last.worst_stall_ms as u64),
-            ("threads of the daemon", last.threads),
         ] {
             let _ = writeln!(text, "| {what} | {number} |");
         }
@@ -111,8 +119,11 @@ impl SoakReport {
         text
     }
 
-    /// Writes soak.md and soak.svg.
+    /// Writes soak.md and soak.svg, unless there are too few rounds to replace an earlier result.
     pub fn write(&self, folder: &Path) -> Result<()> {
+        if self.has_too_few_rounds() {
+            return Ok(());
+        }
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let minutes = self.rounds.last().map_or(0.0, |round| round.minutes);
         let text = format!(

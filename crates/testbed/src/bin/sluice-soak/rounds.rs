@@ -18,10 +18,10 @@ pub struct Round {
     pub minutes: f64,
     /// No-drop frames that the hosts sent to c.
     pub no_drop_sent: u64,
-    /// Those that did not arrive, all of them counted by name.
+    /// Those that did not arrive, each counted under a drop reason or by a kernel.
     pub no_drop_lost: u64,
-    /// No-drop frames for the host that storms, dropped by the watchdog.
-    pub dropped_by_watchdog: u64,
+    /// No-drop frames for the host that storms that did not arrive: its watchdog drops them.
+    pub lost_to_storm: u64,
     /// Lossy frames that the hosts sent.
     pub lossy_sent: u64,
     /// Lossy frames that arrived.
@@ -48,7 +48,7 @@ impl Round {
     /// Returns it as a line of progress.
     pub fn line(&self) -> String {
         format!(
-            "{:6.1} min: {} no-drop frames, {} lost by name, {} of {} lossy, {} replayed; p50 {:.0} µs, p99 {:.0} µs; {} KiB, {} \
+            "{:6.1} min: {} no-drop frames, {} lost and counted, {} of {} lossy, {} replayed; p50 {:.0} µs, p99 {:.0} µs; {} KiB, {} \
              descriptors, {} threads, load {:.1}; worst stall {:.0} ms",
             self.minutes,
             self.no_drop_sent,
@@ -103,7 +103,8 @@ fn at_rest(network: &Network, ready: &Snapshot, mut hosts: Vec<Host>) -> Result<
     let rested = idle()?;
     // What storms is too busy to receive all.
     for host in hosts.iter().filter(|host| host.port != "e") {
-        host.until_reported(pauses_sent(port(&rested, &host.port)?) - pauses_sent(port(ready, &host.port)?))?;
+        let [before, after] = [ready, &rested].map(|snapshot| port(snapshot, &host.port).map(pauses_sent));
+        host.until_reported(after?.saturating_sub(before?))?;
     }
     let senders = hosts.split_off(3);
     let mut reports = Host::stop_all(hosts)?;
@@ -136,6 +137,29 @@ fn agrees(port: &Port, host: &HostReport) -> Result<()> {
     Ok(())
 }
 
+/// Returns the frames that the senders sent in the flow of this number.
+fn sent(reports: &[(String, HostReport)], flow: usize) -> u64 {
+    let of_hosts = reports.iter().filter_map(|(_, report)| report.sent.get(flow));
+    of_hosts.map(|flow| flow.sent_frames).sum()
+}
+
+/// Returns the no-drop frames of a flow that did not arrive at a host. There must be as many that
+/// counters of no-drop losses have: of its port, of the senders' ports, and of the kernels there
+/// and at the host.
+fn lost(since: &Snapshot, reports: &[(String, HostReport)], (flow, to): (usize, &str)) -> Result<u64> {
+    let (sent, arrived) = (sent(reports, flow), arrived(reports, to, 3));
+    let lost =
+        sent.checked_sub(arrived).with_context(|| format!("{to}: of {sent} sent {arrived} arrived"))?;
+    let of_host = reports.iter().find(|(port, _)| port == to).context("the host has a report")?;
+    let mut counted = port(since, to)?.priorities[3].no_drop_lost_frames + of_host.1.kernel_lost;
+    for sender in ["a", "b"] {
+        let port = port(since, sender)?;
+        counted += port.drops["ingress_no_drop"].frames + port.kernel_counters().rx_lost_frames();
+    }
+    ensure!(lost <= counted, "{to}: {lost} no-drop frames are lost, and {counted} are counted");
+    Ok(lost)
+}
+
 /// Checks what the switch and the hosts counted since `before`, and returns it.
 fn accounts(before: &Snapshot, now: &Snapshot, reports: &[(String, HostReport)]) -> Result<Round> {
     conservation(now, &[])?;
@@ -148,27 +172,17 @@ fn accounts(before: &Snapshot, now: &Snapshot, reports: &[(String, HostReport)])
         agrees(port(&since, name)?, report)?;
     }
 
-    // The first flow of each sender is no-drop to c, the second lossy to d.
-    let sent = |flow: usize| -> u64 {
-        let of_hosts = reports.iter().filter_map(|(_, report)| report.sent.get(flow));
-        of_hosts.map(|flow| flow.sent_frames).sum()
-    };
-    let no_drop_lost = sent(0) - arrived(reports, "c", 3);
-    let mut named = port(&since, "c")?.priorities[3].no_drop_lost_frames;
-    for sender in ["a", "b"] {
-        let port = port(&since, sender)?;
-        named += port.drops["ingress_no_drop"].frames + port.kernel_counters().rx_lost_frames();
-    }
-    named += hosts.iter().map(|(_, report)| report.kernel_lost).sum::<u64>();
-    ensure!(no_drop_lost <= named, "{no_drop_lost} no-drop frames are lost, {named} of them by a name");
+    // Flows of the senders by number: no-drop to c, lossy to d, and no-drop to e, which storms.
+    let no_drop_lost = lost(&since, reports, (0, "c"))?;
+    let lost_to_storm = lost(&since, reports, (2, "e"))?;
     let latency =
         reports.iter().find(|(port, _)| port == "d").and_then(|(_, report)| report.received.first());
     let latency = latency.context("lossy frames arrive")?.latency_ns;
     Ok(Round {
-        no_drop_sent: sent(0),
+        no_drop_sent: sent(reports, 0),
         no_drop_lost,
-        dropped_by_watchdog: port(&since, "e")?.drops["watchdog"].frames,
-        lossy_sent: sent(1),
+        lost_to_storm,
+        lossy_sent: sent(reports, 1),
         lossy_received: arrived(reports, "d", 0),
         p50_us: latency.p50 as f64 / 1e3,
         p99_us: latency.p99 as f64 / 1e3,
