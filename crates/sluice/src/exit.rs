@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | done; the answer is yes |
 //! | 1 | failed; the answer is no |
-//! | 2 | the command line is wrong; `check`, `sim`, `sweep`, `lab`: a file is |
+//! | 2 | the command line is wrong; `check`, `sim`, `sweep`, `advise`, `lab`: a file is |
 //! | 3 | no daemon listens |
 
 use std::fmt;

@@ -1,10 +1,10 @@
 //! `sluice headroom --fix`: writes sufficient headroom into a configuration. The `config` crate
 //! decides what is written; here a file is read and replaced as a whole.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, Metadata, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use config::read::toml_document::too_long;
@@ -84,15 +84,8 @@ fn shown(name: &str, old: &str, new: &str, changes: &[String], stall: &Stall) ->
 /// Replaces a file completely or not at all. Owner and permissions are kept, and a symbolic link to
 /// the file remains.
 pub fn replace(file: &Path, text: &str) -> Result<()> {
-    let file = fs::canonicalize(file)?;
-    let metadata = fs::metadata(&file)?;
-    if !metadata.is_file() {
-        bail!("it is no regular file");
-    }
+    let (file, metadata) = replaceable(file)?;
     let permissions: Permissions = metadata.permissions();
-    if permissions.readonly() {
-        bail!("it is read-only");
-    }
     let folder = file.parent().context("it is in no folder")?;
     let mut new = tempfile::Builder::new().prefix(".sluice-").suffix(".toml").tempfile_in(folder)?;
     new.write_all(text.as_bytes())?;
@@ -105,6 +98,19 @@ pub fn replace(file: &Path, text: &str) -> Result<()> {
     new.as_file().sync_all()?;
     new.persist(&file)?;
     Ok(())
+}
+
+/// Returns the path of a file that may be replaced, without symbolic links, and its metadata.
+pub fn replaceable(file: &Path) -> Result<(PathBuf, Metadata)> {
+    let file = fs::canonicalize(file)?;
+    let metadata = fs::metadata(&file)?;
+    if !metadata.is_file() {
+        bail!("it is no regular file");
+    }
+    if metadata.permissions().readonly() {
+        bail!("it is read-only");
+    }
+    Ok((file, metadata))
 }
 
 #[cfg(test)]

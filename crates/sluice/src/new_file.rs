@@ -17,7 +17,7 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::linkat;
 use tempfile::TempPath;
 
-use crate::headroom_fix::replace;
+use crate::headroom_fix::{replace, replaceable};
 use crate::output::grouped;
 
 /// Bytes of the disk that a new file takes at once.
@@ -124,16 +124,31 @@ pub fn must_be_new(path: &Path, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes a whole file, which must be new unless `force` is given. A file that is replaced keeps
-/// its owner and permissions, and a symbolic link to it remains.
+/// Writes a whole file, as [`write_files`].
 pub fn write_file(path: &Path, text: &str, force: bool) -> Result<()> {
-    must_be_new(path, force)?;
-    let name = || path.display().to_string();
-    if path.symlink_metadata().is_ok() {
-        return replace(path, text).with_context(name);
+    write_files(&[(path, text)], force)
+}
+
+/// Writes whole files, which must be new unless `force` is given. A file that is replaced keeps its
+/// owner and permissions, and a symbolic link to it remains. Nothing is written if one of them
+/// cannot be.
+pub fn write_files(files: &[(&Path, &str)], force: bool) -> Result<()> {
+    let mut new = Vec::new();
+    for (path, text) in files {
+        must_be_new(path, force)?;
+        let name = || path.display().to_string();
+        if path.symlink_metadata().is_ok() {
+            replaceable(path).with_context(name)?;
+            continue;
+        }
+        let mut file = NewFile::create(path).with_context(name)?;
+        file.write_all(text.as_bytes()).with_context(name)?;
+        new.push((file, path));
     }
-    let mut file = NewFile::create(path).with_context(name)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.publish()).with_context(name)
+    for (path, text) in files.iter().filter(|(path, _)| path.symlink_metadata().is_ok()) {
+        replace(path, text).with_context(|| path.display().to_string())?;
+    }
+    new.into_iter().try_for_each(|(file, path)| file.publish().with_context(|| path.display().to_string()))
 }
 
 /// Returns the folder of a file.
@@ -222,6 +237,22 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "second");
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn of_several_files_all_are_written_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, other, blocked] = ["a.toml", "b.toml", "c.toml"].map(|name| folder.path().join(name));
+        fs::write(&file, "before").unwrap();
+        fs::create_dir(&blocked).unwrap();
+        for (force, refused) in [(true, &blocked), (false, &file)] {
+            let files: [(&Path, &str); 3] = [(&other, "new"), (&file, "new"), (&blocked, "new")];
+            let error = write_files(&files, force).unwrap_err().to_string();
+            assert!(error.starts_with(&refused.display().to_string()), "{error}");
+            assert!(!other.exists() && fs::read_to_string(&file).unwrap() == "before");
+        }
+        write_files(&[(&other, "new"), (&file, "newer")], true).unwrap();
+        assert_eq!([&other, &file].map(|path| fs::read_to_string(path).unwrap()), ["new", "newer"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! headroom doubles, up to eight times. Then XOFF takes parts of the shared area, and then, if
 //! queues mark, ECN parts of XOFF. Of two runs, the one that loses fewer no-drop frames is better;
 //! else the one with less time in XOFF, unless its throughput is more than 2 % below that of the
-//! run before; else what was there before stays.
+//! first run that lost so few; else what was there before stays.
 
 mod search;
 mod settings;
@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::output;
 use crate::sim::format::{rate, time};
-use crate::sim::input::RunError;
+use crate::sim::input::{self, RunError};
 use crate::sim::overrides::Override;
 use crate::sim::time_ns;
 use search::{Measured, Trial};
@@ -62,7 +62,7 @@ order: step, choice, settings[], kept, refused (why it could not run, or null), 
 before; null if refused).
 
 Exit codes: 0 nothing no-drop is lost with these settings, 1 some frames are, 2 the scenario is
-wrong or a file cannot be read.";
+wrong, a file cannot be read, or nothing could be tried.";
 
 /// What was found, as `--json` prints it.
 #[derive(Serialize, JsonSchema)]
@@ -127,7 +127,12 @@ fn text(advice: &Advice) -> String {
         text += "\nThe thresholds are best as they are, among those that were tried.\n";
     }
     for FileLines { file, lines } in advice.files.iter().filter(|file| !file.lines.is_empty()) {
-        let _ = write!(text, "\n{file}:\n\n    {}\n", lines.join("\n    "));
+        let of = if input::is_sonic(file) {
+            format!(", as `sluice import sonic {file}` prints it")
+        } else {
+            String::new()
+        };
+        let _ = write!(text, "\n{file}{of}:\n\n    {}\n", lines.join("\n    "));
     }
     text += "\nStep        Lost no-drop  Time in XOFF  Episodes   Arrived  Choice\n";
     for trial in &advice.trials {
@@ -152,12 +157,12 @@ fn text(advice: &Advice) -> String {
             ),
         };
     }
+    let runs = advice.trials.iter().filter(|trial| trial.measured.is_some()).count();
     let _ = match advice.lossless {
-        true => write!(text, "\n{} runs; no no-drop frame is lost.", advice.trials.len()),
+        true => write!(text, "\n{runs} runs; no no-drop frame is lost."),
         false => write!(
             text,
-            "\n{} runs; {} no-drop frames are still lost. `sluice sim` shows where.",
-            advice.trials.len(),
+            "\n{runs} runs; {} no-drop frames are still lost. `sluice sim` shows where.",
             advice.after.no_drop_lost
         ),
     };
@@ -206,7 +211,11 @@ mod tests {
         assert!(
             named(&json) && named(&json["before"]) && named(&json["trials"][0]) && named(&json["files"][0])
         );
+        let mut advice = advice;
+        advice.files[0].file = "a.json".to_owned();
+        assert!(text(&advice).contains("a.json, as `sluice import sonic a.json` prints it:\n\n    [a]\n"));
+        advice.files[0].file = "a.toml".to_owned();
         let text = text(&advice);
-        assert!(text.contains("a.toml:\n\n    [a]\n") && text.ends_with("2 runs; no no-drop frame is lost."));
+        assert!(text.contains("a.toml:\n\n    [a]\n") && text.ends_with("1 runs; no no-drop frame is lost."));
     }
 }

@@ -4,9 +4,12 @@
 use std::fmt::{Display, Formatter};
 
 use anyhow::{Result, anyhow};
+use config::Config;
 use sim::Scenario;
 use sim::scenario::NodeKind;
-use switch::settings::Threshold;
+use switch::SwitchSettings;
+use switch::settings::{BufferSettings, Threshold, WredSettings};
+use toml_edit::Key;
 use wire::bitset::Set8;
 
 use super::FileLines;
@@ -16,15 +19,20 @@ use crate::sim::overrides::Override;
 pub struct Device {
     /// Its path, as the scenario has it.
     pub file: String,
-    /// No-drop priorities of its ports.
-    no_drop: u8,
-    /// Cells outside the headroom pool.
-    shared_cells: u32,
-    /// The headroom pool, and the headroom of a group.
-    pool_cells: u32,
-    group_cells: u32,
-    /// The tables that mark, by their names and queues.
-    marking: Vec<(String, String)>,
+    settings: SwitchSettings,
+    /// The tables that mark.
+    marking: Vec<Marking>,
+}
+
+/// A queue of a WRED table, or a queue profile, that marks.
+#[derive(Debug, PartialEq)]
+struct Marking {
+    table: String,
+    /// Names of its limits.
+    low: &'static str,
+    high: &'static str,
+    /// True if the file does not have it: then it is written as a whole.
+    is_built_in: bool,
 }
 
 /// A choice of thresholds; `None` leaves what the file has.
@@ -62,42 +70,62 @@ pub fn devices(scenario: &Scenario, text_of: impl Fn(&str) -> Result<String>) ->
         if devices.iter().any(|device| device.file == switch.file) {
             continue;
         }
-        let buffer = &switch.settings.buffer;
-        let ports = &switch.settings.ports;
-        let no_drop = ports.iter().fold(0, |mask, port| mask | port.pfc.no_drop);
-        let groups = ports.iter().flat_map(|port| {
-            Set8::from_bits(port.pfc.no_drop).into_iter().map(|p| port.groups[p].headroom_cells)
-        });
-        devices.push(Device {
-            file: switch.file.clone(),
-            no_drop,
-            shared_cells: buffer.total_cells.saturating_sub(buffer.headroom_cells),
-            pool_cells: buffer.headroom_cells,
-            group_cells: groups.max().unwrap_or(0),
-            marking: marking(&text_of(&switch.file)?),
-        });
+        let config = config::parse(&switch.file, &text_of(&switch.file)?)?;
+        let (file, settings) = (switch.file.clone(), switch.settings.clone());
+        devices.push(Device { file, settings, marking: marking(&config) });
     }
-    if devices.iter().all(|device| device.no_drop == 0) {
+    if devices.iter().all(|device| device.no_drop() == 0) {
         return Err(anyhow!("no priority is no-drop: there are no thresholds of PFC to search"));
     }
     Ok(devices)
 }
 
-/// Returns the tables of a configuration that mark: name and queue.
-fn marking(text: &str) -> Vec<(String, String)> {
-    let Ok(document) = text.parse::<toml_edit::DocumentMut>() else { return Vec::new() };
-    let Some(tables) = document.get("wred").and_then(|item| item.as_table_like()) else { return Vec::new() };
+/// Returns the tables by which queues of ports mark, each once.
+fn marking(config: &Config) -> Vec<Marking> {
     let mut found = Vec::new();
-    for (name, table) in tables.iter() {
-        let queues = table.get("queue").and_then(|item| item.as_table_like());
-        for (queue, settings) in queues.into_iter().flat_map(|queues| queues.iter()) {
-            if settings.get("ecn").and_then(|item| item.as_bool()) == Some(true) {
-                found.push((name.to_owned(), queue.to_owned()));
-            }
+    for (number, port) in config.switch.ports.iter().enumerate() {
+        for (queue, settings) in port.queues.iter().enumerate() {
+            let Some(wred) = settings.wred.filter(|wred| wred.ecn) else { continue };
+            let marking = marking_of(config, number, queue, wred);
+            found.extend(marking.filter(|marking| !found.contains(marking)));
         }
     }
     found
 }
+
+/// Returns the table that a queue of a port has its marks from: the one it binds that says so.
+fn marking_of(config: &Config, port: usize, queue: usize, wred: WredSettings) -> Option<Marking> {
+    let bindings = config.profiles.bindings.get(port)?;
+    let named = |name: &String| config.profiles.queue.iter().find(|profile| profile.name == *name);
+    if let Some(profile) = bindings.queue[queue].as_ref().and_then(named)
+        && profile.wred == Some(wred)
+    {
+        return Some(Marking {
+            table: format!("queue-profile.{}", Key::new(&profile.name)),
+            low: "min_threshold_cells",
+            high: "max_threshold_cells",
+            is_built_in: profile.is_built_in,
+        });
+    }
+    let table = format!("wred.{}.queue.{queue}", Key::new(bindings.wred.as_ref()?));
+    Some(Marking { table, low: "low_cells", high: "high_cells", is_built_in: false })
+}
+
+/// Returns how far a group fills its pool until it is in XOFF, if it is the only one there.
+fn reached_alone(xoff: Threshold, pool_cells: u32) -> u32 {
+    let (mut least, mut most) = (0, pool_cells);
+    while least < most {
+        let cells = most - (most - least) / 2;
+        match xoff.cells(pool_cells - cells) >= cells {
+            true => least = cells,
+            false => most = cells - 1,
+        }
+    }
+    least
+}
+
+/// A setting: its table, its name and its value.
+type TableSetting = (String, String, String);
 
 impl Device {
     /// True if a queue marks.
@@ -105,35 +133,89 @@ impl Device {
         !self.marking.is_empty()
     }
 
-    fn xoff_cells(&self, divisor: u32) -> u32 {
-        (self.shared_cells / divisor).max(1)
+    /// No-drop priorities of any port.
+    fn no_drop(&self) -> u8 {
+        self.settings.ports.iter().fold(0, |mask, port| mask | port.pfc.no_drop)
     }
 
-    /// Returns the settings of a choice: table, setting and value.
-    fn settings(&self, choice: Choice) -> Vec<(String, String, String)> {
+    /// Returns the buffer with the headroom of a choice.
+    fn buffer(&self, choice: Choice) -> BufferSettings {
+        let headroom_cells = multiplied(self.settings.buffer.headroom_cells, choice);
+        BufferSettings { headroom_cells, ..self.settings.buffer }
+    }
+
+    /// Returns XOFF of a choice; if it is that of the file, the least that a group reaches alone.
+    fn xoff_cells(&self, choice: Choice) -> u32 {
+        let buffer = self.buffer(choice);
+        if let Some(divisor) = choice.xoff_divisor {
+            return (buffer.shared_cells() / divisor).max(1);
+        }
+        let pools = buffer.ingress_pools();
+        let groups = self.settings.ports.iter().flat_map(|port| {
+            Set8::from_bits(port.pfc.no_drop).into_iter().map(|priority| port.groups[priority])
+        });
+        let reached = groups.map(|group| reached_alone(group.xoff, pools[usize::from(group.pool & 3)]));
+        reached.min().unwrap_or(1).max(1)
+    }
+
+    /// Returns the settings of a choice.
+    fn settings(&self, choice: Choice) -> Vec<TableSetting> {
         let mut settings = Vec::new();
-        if let Some(factor) = choice.headroom_factor {
-            let pool = (self.pool_cells.saturating_mul(factor)).to_string();
+        if choice.headroom_factor.is_some() {
+            let pool = self.buffer(choice).headroom_cells.to_string();
             settings.push(("buffer".to_owned(), "headroom_cells".to_owned(), pool));
         }
-        for priority in Set8::from_bits(self.no_drop) {
-            let table = format!("port-defaults.pfc.priority.{priority}");
-            if let Some(factor) = choice.headroom_factor {
-                let cells = self.group_cells.saturating_mul(factor).to_string();
-                settings.push((table.clone(), "headroom_cells".to_owned(), cells));
+        for priority in Set8::from_bits(self.no_drop()) {
+            if choice.headroom_factor.is_some() {
+                settings.extend(self.headroom(priority, choice));
             }
-            if let Some(divisor) = choice.xoff_divisor {
-                let xoff = format!("{{ static_cells = {} }}", self.xoff_cells(divisor));
+            if choice.xoff_divisor.is_some() {
+                let table = format!("port-defaults.pfc.priority.{priority}");
+                let xoff = format!("{{ static_cells = {} }}", self.xoff_cells(choice));
                 settings.push((table, "xoff".to_owned(), xoff));
             }
         }
-        if let (Some(xoff), Some(ecn)) = (choice.xoff_divisor, choice.ecn_divisor) {
-            let (low, high) =
-                ((self.xoff_cells(xoff) / ecn).max(1), (4 * self.xoff_cells(xoff) / ecn).max(1));
-            for (name, queue) in &self.marking {
-                let table = format!("wred.{name}.queue.{queue}.green");
-                settings.push((table.clone(), "low_cells".to_owned(), low.to_string()));
-                settings.push((table, "high_cells".to_owned(), high.to_string()));
+        settings.extend(self.limits(choice));
+        settings
+    }
+
+    /// Returns the headroom of a priority: once for all ports, or of each port if they differ.
+    fn headroom(&self, priority: usize, choice: Choice) -> Vec<TableSetting> {
+        let is_no_drop = |port: &&switch::PortSettings| port.pfc.no_drop & (1 << priority) != 0;
+        let ports = self.settings.ports.iter().filter(is_no_drop);
+        let of_ports: Vec<(&str, u32)> = ports
+            .map(|port| (port.name.as_str(), multiplied(port.groups[priority].headroom_cells, choice)))
+            .collect();
+        let of_table = |table: String, cells: u32| {
+            (format!("{table}.pfc.priority.{priority}"), "headroom_cells".to_owned(), cells.to_string())
+        };
+        if of_ports.windows(2).all(|pair| pair[0].1 == pair[1].1) {
+            let first = of_ports.first();
+            return first
+                .map(|(_, cells)| of_table("port-defaults".to_owned(), *cells))
+                .into_iter()
+                .collect();
+        }
+        let own = of_ports.into_iter();
+        own.map(|(name, cells)| of_table(format!("port.{}", Key::new(name)), cells)).collect()
+    }
+
+    /// Returns the limits of marks.
+    fn limits(&self, choice: Choice) -> Vec<TableSetting> {
+        let Some(divisor) = choice.ecn_divisor else { return Vec::new() };
+        let xoff_cells = self.xoff_cells(choice);
+        let low = (xoff_cells / divisor).max(1);
+        let high = (u64::from(xoff_cells) * 4 / u64::from(divisor)).max(1);
+        let mut settings = Vec::new();
+        for Marking { table, low: low_name, high: high_name, is_built_in } in &self.marking {
+            if *is_built_in {
+                settings.push((table.clone(), "action".to_owned(), "\"ecn\"".to_owned()));
+            }
+            let colors = if *is_built_in { &["green", "yellow", "red"][..] } else { &["green"] };
+            for color in colors {
+                let table = format!("{table}.{color}");
+                settings.push((table.clone(), (*low_name).to_owned(), low.to_string()));
+                settings.push((table, (*high_name).to_owned(), high.to_string()));
             }
         }
         settings
@@ -165,17 +247,16 @@ impl Device {
             if switch.file != self.file {
                 continue;
             }
-            for port in &switch.settings.ports {
+            for (port, own) in switch.settings.ports.iter().zip(&self.settings.ports) {
                 for priority in Set8::from_bits(port.pfc.no_drop) {
                     let group = &port.groups[priority];
-                    let xoff = choice.xoff_divisor.map(|divisor| Threshold::Static(self.xoff_cells(divisor)));
-                    let headroom =
-                        choice.headroom_factor.map(|factor| self.group_cells.saturating_mul(factor));
-                    if xoff.is_some_and(|xoff| group.xoff != xoff)
-                        || headroom.is_some_and(|cells| group.headroom_cells != cells)
-                    {
+                    let headroom_cells = multiplied(own.groups[priority].headroom_cells, choice);
+                    let other_xoff = choice.xoff_divisor.is_some()
+                        && group.xoff != Threshold::Static(self.xoff_cells(choice));
+                    if other_xoff || group.headroom_cells != headroom_cells {
                         return Err(format!(
-                            "{}: port {} has thresholds of priority {priority} of its own: move them to [port-defaults]",
+                            "{}: port {} has thresholds of priority {priority} of its own, or a profile: move \
+                             them to [port-defaults.pfc.priority.{priority}]",
                             self.file, port.name
                         ));
                     }
@@ -184,6 +265,11 @@ impl Device {
         }
         Ok(())
     }
+}
+
+/// Returns headroom with a choice.
+fn multiplied(cells: u32, choice: Choice) -> u32 {
+    cells.saturating_mul(choice.headroom_factor.unwrap_or(1))
 }
 
 /// Parses options of `sluice sim`.
@@ -198,35 +284,102 @@ pub fn overrides(options: &[String]) -> Result<Vec<Override>> {
 mod tests {
     use super::*;
 
+    /// Two ports whose priority 3 is no-drop. One third of the buffer is fixed.
+    const CONFIG: &str = "
+[buffer]
+total_cells = 96000
+fixed_cells = 31000
+headroom_cells = 1000
+[port-defaults]
+wred = \"a\"
+[port-defaults.pfc]
+mode = \"on\"
+no_drop = [3]
+[port-defaults.pfc.priority.3]
+headroom_cells = 400
+xoff = { static_cells = 800 }
+[wred.a.queue.3]
+ecn = true
+[wred.b.queue.2]
+ecn = false
+[port.p1]
+interface = \"i1\"
+[port.\"p.2\"]
+interface = \"i2\"
+";
+
+    fn device(text: &str) -> Device {
+        let config = config::parse("leaf.toml", text).unwrap();
+        let marking = marking(&config);
+        Device { file: "leaf.toml".to_owned(), settings: config.switch, marking }
+    }
+
     #[test]
     fn a_choice_becomes_lines() {
-        let device = Device {
-            file: "leaf.toml".to_owned(),
-            no_drop: 1 << 3,
-            shared_cells: 64_000,
-            pool_cells: 1000,
-            group_cells: 400,
-            marking: marking("[wred.a.queue.3]\necn = true\n[wred.b.queue.2]\necn = false\n"),
-        };
+        let device = device(CONFIG);
         assert!(device.marks());
         let choice = Choice { headroom_factor: Some(2), xoff_divisor: Some(16), ecn_divisor: Some(8) };
+        // The shared area is what fixed cells and the larger headroom leave: 63,000 cells.
         let expected = [
             "[buffer]",
             "headroom_cells = 2000",
             "[port-defaults.pfc.priority.3]",
             "headroom_cells = 800",
-            "xoff = { static_cells = 4000 }",
+            "xoff = { static_cells = 3937 }",
             "[wred.a.queue.3.green]",
-            "low_cells = 500",
-            "high_cells = 2000",
+            "low_cells = 492",
+            "high_cells = 1968",
         ];
         assert_eq!(device.lines(choice).lines, expected);
         assert_eq!(choice.to_string(), "headroom × 2, XOFF = shared / 16, ECN from XOFF / 8");
         assert_eq!(
             device.options(choice)[2],
-            "leaf.toml:port-defaults.pfc.priority.3.xoff={ static_cells = 4000 }"
+            "leaf.toml:port-defaults.pfc.priority.3.xoff={ static_cells = 3937 }"
         );
         assert_eq!(overrides(&device.options(choice)).unwrap().len(), 5);
         assert!(device.lines(Choice::default()).lines.is_empty());
+    }
+
+    #[test]
+    fn ports_that_differ_keep_their_own_headroom() {
+        let device = device(&format!("{CONFIG}pfc = {{ priority.3.headroom_cells = 100 }}\n"));
+        let choice = Choice { headroom_factor: Some(2), ..Choice::default() };
+        let expected = [
+            "[buffer]",
+            "headroom_cells = 2000",
+            "[port.p1.pfc.priority.3]",
+            "headroom_cells = 800",
+            "[port.\"p.2\".pfc.priority.3]",
+            "headroom_cells = 200",
+        ];
+        assert_eq!(device.lines(choice).lines, expected);
+    }
+
+    /// Without another XOFF, marks begin at a part of that of the file.
+    #[test]
+    fn queue_profiles_mark_too() {
+        let choice = Choice { ecn_divisor: Some(8), ..Choice::default() };
+        let bound = CONFIG.replace("wred = \"a\"", "queue_profile = { gentle = [3] }");
+        let own = device(&format!("{bound}[queue-profile.gentle]\naction = \"ecn\"\n"));
+        let expected =
+            ["[queue-profile.gentle.green]", "min_threshold_cells = 100", "max_threshold_cells = 400"];
+        assert_eq!(own.lines(choice).lines, expected);
+        let built_in = device(&bound.replace("gentle", "AZURE_LOSSLESS"));
+        let lines = built_in.lines(choice).lines;
+        assert_eq!((lines.len(), lines[1].as_str()), (11, "action = \"ecn\""), "{lines:?}");
+        assert!(!device(&bound.replace("queue_profile = { gentle = [3] }", "")).marks());
+    }
+
+    #[test]
+    fn a_group_alone_reaches_a_part_of_its_pool() {
+        let alpha = |exponent| switch::settings::Alpha::from_exponent(exponent).unwrap();
+        for (xoff, expected) in [
+            (Threshold::Static(800), 800),
+            (Threshold::Static(80_000), 60_000),
+            (Threshold::Dynamic(alpha(0)), 30_000),
+            (Threshold::Dynamic(alpha(1)), 40_000),
+        ] {
+            assert_eq!(reached_alone(xoff, 60_000), expected, "{xoff:?}");
+        }
     }
 }

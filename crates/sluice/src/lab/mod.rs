@@ -158,11 +158,20 @@ fn up(up: &Up) -> ExitCode {
         eprintln!("sluice: {}: {unfit}", up.file.display());
         return ExitCode::from(EXIT_WRONG);
     }
+    let folder = up.file.parent().unwrap_or(Path::new(""));
+    let texts = match network::configurations(&scenario, folder) {
+        Ok(texts) => texts,
+        Err(error) => {
+            eprintln!("sluice: {error:#}");
+            return ExitCode::from(EXIT_WRONG);
+        }
+    };
+    input::note_imported(&scenario);
     let interrupted = match testbed::require_root().and_then(|()| testbed::watch_signals()) {
         Ok(interrupted) => interrupted,
         Err(error) => return failed(&error),
     };
-    match build_and_run(up, &scenario, &interrupted) {
+    match build_and_run(up, &scenario, &texts, &interrupted) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_MISSED),
         Err(_) if interrupted.load(Ordering::Relaxed) => {
@@ -187,17 +196,16 @@ fn name_of(up: &Up) -> Result<String> {
 }
 
 /// Returns true if everything holds.
-fn build_and_run(up: &Up, scenario: &Scenario, interrupted: &AtomicBool) -> Result<bool> {
+fn build_and_run(up: &Up, scenario: &Scenario, texts: &[String], interrupted: &AtomicBool) -> Result<bool> {
     let name = name_of(up)?;
     let step = |what: &str| eprintln!("▶ {what}");
-    let folder = up.file.parent().unwrap_or(Path::new(""));
     let mut lab = Lab::new(&name, &up.file)?;
     let (switches, hosts) = (plan::switches(scenario).count(), plan::hosts(scenario).count());
     step(&format!("{name}: {switches} switch(es), {hosts} host(s), {} cable(s)", scenario.links.len()));
     lab.connect(scenario)?;
     go_on(interrupted)?;
     step("starting sluiced");
-    lab.start_switches(scenario, folder)?;
+    lab.start_switches(texts)?;
     go_on(interrupted)?;
     let mut holds = true;
     if !up.no_traffic && !scenario.traffic.is_empty() {

@@ -6,12 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use control::BlockingClient;
 use control::v1::Snapshot;
 use sim::Scenario;
 use testbed::{Endpoint, Namespace, binary, eventually, veth};
 use toml_edit::DocumentMut;
+
+use crate::sim::input;
 
 use super::state::{Host, Process, State, Switch};
 use testbed::scenario as plan;
@@ -128,16 +130,13 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts the daemon of each switch, and waits until all forward. `folder` is that of the
-    /// scenario.
-    pub fn start_switches(&mut self, scenario: &Scenario, folder: &Path) -> Result<()> {
-        for (at, (_, _, node)) in plan::switches(scenario).enumerate() {
+    /// Starts the daemon of each switch, and waits until all forward; `texts` are those of
+    /// [`configurations`].
+    pub fn start_switches(&mut self, texts: &[String]) -> Result<()> {
+        for (at, text) in texts.iter().enumerate() {
             let switch = &self.state.switches[at];
-            let file = folder.join(&node.file);
-            let text =
-                fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             let own = State::folder(&self.state.name).join(format!("{}.toml", switch.name));
-            fs::write(&own, configuration(&text, &switch.socket)?)
+            fs::write(&own, configuration(text, &switch.socket)?)
                 .with_context(|| own.display().to_string())?;
             let daemon = start(switch, &own)?;
             self.state.switches[at].daemon = Some(daemon);
@@ -169,6 +168,15 @@ impl Lab {
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
         self.state.switches.iter().map(snapshot).collect()
     }
+}
+
+/// Returns the text of each switch's configuration, imported if it is one of SONiC; `folder` is that
+/// of the scenario.
+pub fn configurations(scenario: &Scenario, folder: &Path) -> Result<Vec<String>> {
+    let text = |file: &str| {
+        input::device(folder, file).map_err(|why| anyhow!("{}: {why}", folder.join(file).display()))
+    };
+    plan::switches(scenario).map(|(_, _, node)| text(&node.file)).collect()
 }
 
 pub fn snapshot(switch: &Switch) -> Result<Snapshot> {
@@ -215,6 +223,26 @@ fn start(switch: &Switch, config: &Path) -> Result<Process> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A CONFIG_DB becomes a configuration that the daemon reads.
+    #[test]
+    fn a_configuration_may_be_one_of_sonic() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("scenario.toml");
+        let scenario = "duration = \"1ms\"\n[switch.s]\nconfig = \"config_db.json\"\n[host.\"h[1-2]\"]\n\
+                        [[link]]\nends = [\"h[1-2]\", \"s.Ethernet[0-1]\"]\n\
+                        [[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\n";
+        fs::write(&file, scenario).unwrap();
+        let database = r#"{"PORT": {"Ethernet0": {"speed": "100000"}, "Ethernet1": {"speed": "100000"}}}"#;
+        fs::write(folder.path().join("config_db.json"), database).unwrap();
+        let scenario = input::read(&file, &[]).unwrap_or_else(|error| panic!("{error:?}"));
+        let texts = configurations(&scenario, folder.path()).unwrap();
+        let changed = configuration(&texts[0], Path::new("/run/x.sock")).unwrap();
+        assert_eq!(config::parse("x", &changed).unwrap().interfaces, ["Ethernet0", "Ethernet1"]);
+        fs::remove_file(folder.path().join("config_db.json")).unwrap();
+        let gone = configurations(&scenario, folder.path()).unwrap_err().to_string();
+        assert!(gone.contains("config_db.json: No such file"), "{gone}");
+    }
 
     #[test]
     fn the_socket_of_a_switch_is_in_the_lab() {

@@ -1,5 +1,6 @@
 //! Reads the scenario and its configurations from their files, and describes why a run is rejected.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
@@ -76,25 +77,30 @@ pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
 /// It cannot be read, or not imported.
 pub fn device(folder: &Path, config: &str) -> Result<String, String> {
     match read_file::read(&folder.join(config)) {
-        Ok(Text::Whole(text)) if config.ends_with(SONIC) => import::of_sonic(&text),
+        Ok(Text::Whole(text)) if is_sonic(config) => import::of_sonic(&text),
         Ok(Text::Whole(text)) => Ok(text),
         Ok(Text::TooLong(bytes)) => Err(too_long(config, bytes).list()[0].to_string()), // the only one
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Returns the configurations of a scenario that were imported.
-pub fn imported(scenario: &Scenario) -> Vec<&str> {
-    let mut files = Vec::new();
+/// True if a configuration of this name is a CONFIG_DB of SONiC.
+pub fn is_sonic(config: &str) -> bool {
+    config.ends_with(SONIC)
+}
+
+/// Says on standard error which configurations of a scenario were imported.
+pub fn note_imported(scenario: &Scenario) {
+    let mut files = BTreeSet::new();
     for node in &scenario.nodes {
         if let NodeKind::Switch(switch) = &node.kind
-            && switch.file.ends_with(SONIC)
-            && !files.contains(&switch.file.as_str())
+            && is_sonic(&switch.file)
+            && files.insert(&switch.file)
         {
-            files.push(switch.file.as_str());
+            let file = &switch.file;
+            eprintln!("sluice: {file} is imported; `sluice import sonic` lists what is not carried over");
         }
     }
-    files
 }
 
 /// Sets an earlier end.

@@ -183,9 +183,7 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
     if !scenario.warnings.list().is_empty() {
         eprintln!("{:?}", miette::Report::new(scenario.warnings.clone()));
     }
-    input::imported(&scenario).iter().for_each(|file| {
-        eprintln!("sluice: {file} is imported; `sluice import sonic` lists what is not carried over");
-    });
+    input::note_imported(&scenario);
     input::shorten(&mut scenario, arguments.duration)?;
     // Files that cannot be written are reported before a long run rather than after it.
     if let Some(folder) = &arguments.plots {

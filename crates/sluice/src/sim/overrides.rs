@@ -78,6 +78,12 @@ pub fn apply<'o>(text: &str, overrides: impl IntoIterator<Item = &'o Override>) 
                     .ok_or_else(|| format!("--set {}: {name} is a value, not a table", given.key))?,
             };
         }
+        // A size is in cells or in bytes, and not both.
+        for (unit, other) in [("_cells", "_bytes"), ("_bytes", "_cells")] {
+            if let Some(name) = last.strip_suffix(unit) {
+                table.remove(&format!("{name}{other}"));
+            }
+        }
         table.insert(last, Item::Value(given.value.clone()));
     }
     Ok(document.to_string())
@@ -159,6 +165,8 @@ ends = [\"a\", \"b\"]
         let given: Override = "devices/leaf.toml:buffer.headroom_cells=5000".parse().unwrap();
         assert_eq!(given.file.as_deref(), Some("devices/leaf.toml"));
         let text = apply("[buffer]\ntotal_cells = 9\n", [&given]).unwrap();
+        assert_eq!(text, "[buffer]\ntotal_cells = 9\nheadroom_cells = 5000\n");
+        let text = apply("[buffer]\nheadroom_bytes = 7\ntotal_cells = 9\n", [&given]).unwrap();
         assert_eq!(text, "[buffer]\ntotal_cells = 9\nheadroom_cells = 5000\n");
     }
 }

@@ -43,19 +43,25 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
         if captures.failed.is_some() {
             break;
         }
-        if let Some(switch) = simulation.switch_without_memory() {
+        if let Some(why) = without_memory(&simulation) {
             progress.end();
-            bail!(
-                "no memory is left for the frames that {switch} holds at {} µs: lower its total_cells, or run the scenario where \
-                 there is more memory",
-                simulation.now_ns() / 1000
-            );
+            bail!(why);
         }
         progress.at(simulation.now_ns(), simulation.frame_hops());
     }
     let wall = progress.end();
     let captures = captures.finish()?;
     Ok(CompletedRun { outcome: simulation.finish(), wall, captures })
+}
+
+/// Returns why the results are invalid, if no memory was left for a switch.
+pub fn without_memory(simulation: &Simulation) -> Option<String> {
+    let switch = simulation.switch_without_memory()?;
+    Some(format!(
+        "no memory is left for the frames that {switch} holds at {} µs: lower its total_cells, or run the scenario where \
+         there is more memory",
+        simulation.now_ns() / 1000
+    ))
 }
 
 /// The capture files.

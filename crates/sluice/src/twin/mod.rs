@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use config::read::toml_document::too_long;
 use control::Client;
 
 use crate::exit::misuse;
-use crate::new_file::write_file;
+use crate::new_file::write_files;
 use crate::output;
 use crate::read_file::{self, Text};
 use crate::show;
@@ -78,20 +79,30 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("{:?}", miette::Report::new(errors));
         anyhow!("the configuration of the switch is not accepted")
     })?;
-    let intervals = match counters::intervals(&counters, &config.switch) {
-        Ok(intervals) => intervals,
-        Err(why) => return misuse(why),
-    };
-    let scenario = match scenario::text(&counters, &intervals, &config.switch, arguments.burst) {
-        Ok(scenario) => scenario,
-        Err(why) => return misuse(why),
-    };
+    if counters.len() < 2 {
+        return misuse("one reading of the counters says nothing of rates: two or more are needed");
+    }
+    let intervals = counters::intervals(&counters, &config.switch).map_err(|why| anyhow!(why))?;
+    let scenario = scenario::text(&counters, &intervals, &config.switch, arguments.burst);
+    let scenario = scenario.map_err(|why| anyhow!(why))?;
+    accepted(&scenario.text, &text)?;
     let folder = &arguments.folder;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let file = folder.join("scenario.toml");
-    write_file(&folder.join("switch.toml"), &text, arguments.force)?;
-    write_file(&file, &scenario.text, arguments.force)?;
+    let [file, switch] = ["scenario.toml", "switch.toml"].map(|name| folder.join(name));
+    write_files(&[(&switch, &text), (&file, &scenario.text)], arguments.force)?;
     output::print(&format!("{}: {} ports, {} flows", file.display(), scenario.ports, scenario.flows))
+}
+
+/// Fails if the simulator does not accept a scenario.
+fn accepted(scenario: &str, config: &str) -> Result<()> {
+    let parsed = sim::scenario::parse("scenario.toml", scenario, &mut |_| Ok(config.to_owned()));
+    let Err(mistakes) = parsed else { return Ok(()) };
+    let first = mistakes.iter().flat_map(|file| file.list()).next();
+    bail!(
+        "the simulator does not accept what was measured: {}; if that is too much or too long, take fewer \
+         samples or a longer interval",
+        first.map(ToString::to_string).unwrap_or_default()
+    )
 }
 
 /// Reads the configuration in force, and the counters several times.
@@ -114,7 +125,8 @@ fn whole(file: &Path) -> Result<String> {
     let name = file.display();
     match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
         Text::Whole(text) => Ok(text),
-        Text::TooLong(_) => bail!("{name} is too long for a configuration"),
+        // Its only mistake.
+        Text::TooLong(bytes) => bail!("{}", too_long(&name.to_string(), bytes).list()[0]),
     }
 }
 
@@ -151,6 +163,30 @@ mod tests {
         std::fs::write(&file, "{}").unwrap();
         let wrong = format!("{:#}", read(&file).err().unwrap());
         assert!(wrong.contains("is not what `sluice show counters --json` prints"), "{wrong}");
+    }
+
+    /// 5000 flows are more than a scenario has.
+    #[test]
+    fn too_much_is_refused() {
+        let ports =
+            "[port.a]\ninterface = \"a\"\nspeed = \"10G\"\n[port.b]\ninterface = \"b\"\nspeed = \"10G\"\n";
+        let of = |duration: &str, flows: usize| {
+            let mut text = format!(
+                "duration = \"{duration}\"\n[switch.switch]\nconfig = \"switch.toml\"\n[host.h1]\n[host.h2]\n\
+                 [[link]]\nends = [\"h1\", \"switch.a\"]\n[[link]]\nends = [\"h2\", \"switch.b\"]\n"
+            );
+            for number in 0..flows {
+                text += &format!(
+                    "[[traffic]]\nname = \"flow-{number}\"\nfrom = \"h1\"\nto = \"h2\"\nrate = \"1M\"\n"
+                );
+            }
+            text
+        };
+        accepted(&of("1ms", 2), ports).unwrap();
+        for wrong in [of("1001s", 2), of("1ms", 5000)] {
+            let error = accepted(&wrong, ports).unwrap_err().to_string();
+            assert!(error.ends_with("take fewer samples or a longer interval"), "{error}");
+        }
     }
 
     #[test]

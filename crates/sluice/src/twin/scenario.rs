@@ -6,8 +6,7 @@ use switch::SwitchSettings;
 use switch::settings::WIRE_OVERHEAD_BYTES;
 
 use super::counters::{Counters, Interval, OfferedFlow, PortRow};
-/// The longest name in a scenario.
-const NAME_BYTES: usize = 64;
+
 /// The least rate of a traffic, in bit/s.
 const LEAST_BPS: f64 = 1e6;
 /// The lengths that frames of a scenario may have.
@@ -39,18 +38,24 @@ pub fn text(
         "# What a switch was offered, by its counters: `sluice twin` wrote this.\n\n\
          title    = \"twin\"\nduration = \"{end_ns}ns\"\n\n[switch.switch]\nconfig = \"switch.toml\"\n"
     );
+    // Hosts have numbers: names of ports may have dots, and differ in nothing else.
+    let host =
+        |port: &str| ports.iter().position(|known| known.name == port).map(|at| format!("host{}", at + 1));
     for port in &ports {
-        let (name, host) = (&port.name, host(&port.name, settings));
-        let _ = write!(text, "\n[host.{host}]\n\n[[link]]\nends = [\"{host}\", \"switch.{name}\"]\n");
+        let (name, host) = (&port.name, host(&port.name).unwrap_or_default());
+        let _ = write!(
+            text,
+            "\n# On port {name}.\n[host.{host}]\n\n[[link]]\nends = [\"{host}\", \"switch.{name}\"]\n"
+        );
         text += &speed(port, settings)?;
     }
     let mut flows = 0;
     for (number, interval) in intervals.iter().enumerate() {
-        let is_linked = |name: &String| ports.iter().any(|port| port.name == *name);
-        for flow in interval.flows.iter().filter(|flow| is_linked(&flow.from) && is_linked(&flow.to)) {
-            let hosts = [&flow.from, &flow.to].map(|port| host(port, settings));
-            let part = (number, intervals.len());
-            let Some(lines) = traffic(flow, hosts, (flows, interval, part), burst) else { continue };
+        for flow in &interval.flows {
+            let (Some(sender), Some(receiver)) = (host(&flow.from), host(&flow.to)) else { continue };
+            let hosts = [sender, receiver];
+            let stops = if intervals.len() > 1 { Some(number + 1) } else { None };
+            let Some(lines) = traffic(flow, hosts, flows + 1, (interval, stops), burst) else { continue };
             text += &lines;
             flows += 1;
         }
@@ -60,13 +65,6 @@ pub fn text(
     }
     text += "\n[[expect]]\nno_drop_lost = 0\n";
     Ok(Text { text, ports: ports.len(), flows })
-}
-
-/// Returns the name of the host on a port: a dot would be one of its ports.
-fn host(port: &str, settings: &SwitchSettings) -> String {
-    let name = format!("host-{}", port.replace('.', "_"));
-    let number = settings.ports.iter().position(|known| known.name == port).unwrap_or(0);
-    if name.len() > NAME_BYTES { format!("host-{number}") } else { name }
 }
 
 /// Returns the line with the speed of a port's link, if its configuration has none.
@@ -84,11 +82,13 @@ fn speed(port: &PortRow, settings: &SwitchSettings) -> Result<String, String> {
     }
 }
 
-/// Returns the traffic of a flow; `None` if it is too slow.
+/// Returns the traffic of a flow; `None` if it is too slow. `part` is the number of the interval,
+/// if there are several.
 fn traffic(
     flow: &OfferedFlow,
     [sender, receiver]: [String; 2],
-    (known, interval, (number, intervals)): (usize, &Interval, (usize, usize)),
+    number: usize,
+    (interval, part): (&Interval, Option<usize>),
     burst: Option<u64>,
 ) -> Option<String> {
     let OfferedFlow { from, to, priority, frames, bytes } = flow;
@@ -98,15 +98,13 @@ fn traffic(
         return None;
     }
     let frame_bytes = (bytes / frames).clamp(FRAME_BYTES.0, FRAME_BYTES.1);
-    let part = if intervals > 1 { format!("-{}", number + 1) } else { String::new() };
-    let name = format!("{from}-{to}-{priority}{part}");
-    let name = if name.len() > NAME_BYTES { format!("flow-{}", known + 1) } else { name };
+    let of_part = part.map_or_else(String::new, |part| format!(", interval {part}"));
     let mut text = format!(
-        "\n[[traffic]]\nname        = \"{name}\"\nfrom        = \"{sender}\"\n\
-         to          = \"{receiver}\"\npriority    = {priority}\nframe_bytes = {frame_bytes:.0}\n\
-         rate        = {bps:.0}\n"
+        "\n# From {from} to {to}{of_part}.\n[[traffic]]\nname        = \"flow-{number}\"\n\
+         from        = \"{sender}\"\nto          = \"{receiver}\"\npriority    = {priority}\n\
+         frame_bytes = {frame_bytes:.0}\nrate        = {bps:.0}\n"
     );
-    if intervals > 1 {
+    if part.is_some() {
         let _ = write!(
             text,
             "start       = \"{}ns\"\nstop        = \"{}ns\"\n",
@@ -150,12 +148,36 @@ mod tests {
         assert!(outcome.holds());
     }
 
+    /// Names of ports that would be the same ones of hosts or flows if they were parts of them.
     #[test]
-    fn names_are_those_of_a_scenario() {
-        let mut settings = tests::settings();
-        settings.ports[1].name = "x".repeat(64);
-        assert_eq!(host("eth0.100", &settings), "host-eth0_100");
-        assert_eq!(host(&"x".repeat(64), &settings), "host-1");
+    fn names_of_ports_do_not_collide() {
+        let names = ["eth0.100", "eth0_100", "host-3", "a-b", "a", "b-c", "c"];
+        let names = names.map(str::to_owned).into_iter().chain(["x".repeat(64)]).collect::<Vec<_>>();
+        let table =
+            |(number, name): (usize, &String)| format!("[port.\"{name}\"]\ninterface = \"i{number}\"\n");
+        let config: String = names.iter().enumerate().map(table).collect();
+        let settings = config::parse("x.toml", &config).unwrap().switch;
+        let row = |name: &String| serde_json::json!({"name": name, "up": true, "link": {"link_speed_bps": 10_000_000_000_u64}});
+        let ports: Vec<_> = names.iter().map(row).collect();
+        let reading = serde_json::json!({"at_ns": 1, "ports": ports, "groups": [], "queues": []});
+        let reading: Counters = serde_json::from_value(reading).unwrap();
+        let flow = |(from, to): (&str, &String)| OfferedFlow {
+            from: from.to_owned(),
+            to: to.clone(),
+            priority: 3,
+            frames: 1000.0,
+            bytes: 1e6,
+        };
+        // Also from `a-b` to `c`, and from `a` to `b-c`.
+        let pairs = names.iter().flat_map(|from| names.iter().map(move |to| (from.as_str(), to)));
+        let flows: Vec<OfferedFlow> = pairs.filter(|(from, to)| from != to).map(flow).collect();
+        let interval = Interval { start_ns: 0, stop_ns: 1_000_000, flows };
+        let found = text(&[reading], &[interval], &settings, None).unwrap();
+        let parsed = sim::scenario::parse("twin.toml", &found.text, &mut |_| Ok(config.clone()));
+        let parsed = parsed.unwrap_or_else(|mistakes| panic!("{}\n{mistakes:?}", found.text));
+        assert_eq!((parsed.links.len(), parsed.traffic.len()), (8, 56));
+        assert!(found.text.contains("# On port eth0.100.\n[host.host1]\n"), "{}", found.text);
+        assert!(found.text.contains("# From a-b to c.\n"), "{}", found.text);
     }
 
     #[test]
