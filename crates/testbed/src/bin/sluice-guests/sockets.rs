@@ -160,7 +160,7 @@ fn findings(seen: &SocketRun) -> Vec<Finding> {
     let [three, five] = seen.arrived;
     let trips = seen.round_trips.iter().filter_map(|line| line.split("= ").nth(1)).collect::<Vec<_>>();
     let receiver = RECEIVER_LOSSES.iter().zip(seen.lost_by_receiver);
-    let receiver: Vec<String> = receiver.map(|((place, _), lost)| format!("{place} {lost}")).collect();
+    let receiver: Vec<String> = receiver.map(|((location, _), lost)| format!("{location} {lost}")).collect();
     let hint = if seen.pauses == 0 { "; nothing was held back: choose a lower --speed" } else { "" };
     vec![
         Finding {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_has_its_place() {
+    fn a_loss_has_its_location() {
         let all = SocketRun { sent: [2, 1], arrived: [2, 1], ..SocketRun::default() };
         let verdicts = |seen: &SocketRun| findings(seen).iter().map(|it| it.good).collect::<Vec<_>>();
         assert_eq!(verdicts(&all)[..4], [Some(true); 4]);
