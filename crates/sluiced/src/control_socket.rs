@@ -129,12 +129,13 @@ pub const DIRECTORY_MODE: u32 = 0o755;
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    inode: u64,
+    /// Device and inode.
+    file: (u64, u64),
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -205,7 +206,8 @@ pub fn bind(path: &Path, permissions: Permissions) -> Result<(UnixListener, Sock
     umask(others);
     bound.with_context(context)?;
     let bound = opened(path).with_context(context)?;
-    let file = SocketFile { path: path.to_path_buf(), inode: bound.metadata().with_context(context)?.ino() };
+    let found = bound.metadata().with_context(context)?;
+    let file = SocketFile { path: path.to_path_buf(), file: (found.dev(), found.ino()) };
     // No client can connect before `listen`.
     if owner.is_some() || group.is_some() {
         fchownat(&bound, c"", owner, group, AtFlags::AT_EMPTY_PATH).with_context(|| {

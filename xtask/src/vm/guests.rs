@@ -21,7 +21,7 @@ pub struct Guests {
     /// The Debian suite whose kernel they boot.
     #[arg(long, default_value = "bookworm")]
     suite: String,
-    /// Options of `sluice-guests`, such as `--megabytes 8`.
+    /// Options of `sluice-guests`, such as `--datagrams 2000`.
     #[arg(last = true)]
     options: Vec<String>,
 }

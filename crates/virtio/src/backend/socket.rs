@@ -219,14 +219,15 @@ fn answer(stream: UnixStream, back_end: &Arc<Mutex<BackEnd>>, stop: &Stop) -> St
             continue;
         }
         let enabled = next_set_vring_enable(&readable);
-        match handler.handle_request() {
+        let mut answered = handler.handle_request();
+        // QEMU that connects again enables rings before it has accepted features, and not once
+        // more. The crate does not pass that on.
+        if let (Err(Error::InactiveFeature(_)), Some((ring, enable))) = (&answered, enabled) {
+            let mut back_end = back_end.lock().unwrap_or_else(PoisonError::into_inner);
+            answered = back_end.set_vring_enable(ring, enable);
+        }
+        match answered {
             Ok(()) => {}
-            // QEMU that connects again enables rings before it has accepted features, and not once
-            // more. The crate does not pass that on.
-            Err(Error::InactiveFeature(_)) if enabled.is_some() => {
-                let mut back_end = back_end.lock().unwrap_or_else(PoisonError::into_inner);
-                enabled.map(|(ring, enable)| back_end.set_vring_enable(ring, enable));
-            }
             // What the message asks for is not possible, or not yet.
             Err(Error::InvalidParam | Error::InvalidOperation(_)) => {}
             Err(Error::InactiveFeature(_) | Error::InactiveOperation(_) | Error::SocketRetry(_)) => {}
@@ -246,5 +247,10 @@ fn next_set_vring_enable(stream: &UnixStream) -> Option<(u32, bool)> {
     let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     let peeked = recv(stream.as_raw_fd(), &mut bytes, peek).unwrap_or_default();
     let word = |n: usize| bytes[4 * n..4 * n + 4].try_into().map_or(0, u32::from_le_bytes);
-    (peeked == bytes.len() && word(0) == SET_VRING_ENABLE).then(|| (word(3), word(4) == 1))
+    let enable = match word(4) {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    (peeked == bytes.len() && word(0) == SET_VRING_ENABLE).then_some((word(3), enable))
 }

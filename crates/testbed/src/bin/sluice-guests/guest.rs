@@ -104,6 +104,12 @@ impl Guest {
         Ok(output)
     }
 
+    /// Waits until a line of the shell succeeds. An error if it has not after some minutes.
+    pub fn until_succeeds(&mut self, line: &str) -> Result<()> {
+        let wait = format!("for i in $(busybox seq 600); do {line} && break; busybox usleep 100000; done");
+        self.run(&format!("{wait}; {line}")).map(drop)
+    }
+
     /// Has it run a line that prints a number.
     pub fn number_of(&mut self, line: &str) -> Result<u64> {
         let output = self.run(line)?;

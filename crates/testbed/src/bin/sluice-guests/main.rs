@@ -27,13 +27,14 @@ struct Arguments {
     /// Their initial file system.
     #[arg(long)]
     initrd: PathBuf,
-    /// Datagrams of 1000 bytes of priority 3 that each of two guests sends.
-    #[arg(long, default_value_t = 6000, value_parser = clap::value_parser!(u64).range(100..=100_000))]
+    /// Datagrams of 1000 bytes of priority 3 that each of two guests sends. The receiver's socket
+    /// buffer holds the default number, even if its program reads none.
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u64).range(sockets::LEAST_DATAGRAMS..=100_000))]
     datagrams: u64,
     /// RDMA messages of 4 KiB that each of two guests sends on each of four queue pairs.
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(i64::from(roce::LEAST_MESSAGES)..=100_000))]
     messages: u32,
-    /// Speed of the slow port. Guests whose CPUs are emulated must be able to exceed it.
+    /// Speed of the slow port. Nothing is held back if it exceeds what the guests can send.
     #[arg(long, default_value = "10M")]
     speed: String,
 }

@@ -14,16 +14,8 @@ pub const GUESTS: [(&str, u8); 3] = [("a", 1), ("b", 2), ("slow", 3)];
 /// Number of the receiver.
 pub const RECEIVER: u8 = 3;
 
-/// Both kinds of port have the same thresholds and the same priority without loss. Frames of RoCE
-/// are known by DSCP on veths; on the others, their queue has the number of the priority.
-const SWITCH: &str = r#"
-[port-defaults.pfc]
-mode    = "on"
-no_drop = [3]
-
-[port-defaults.pfc.priority.3]
-xoff = { static_cells = 200 }
-"#;
+/// Cells of priority 3 that a port holds before it pauses its sender.
+pub const XOFF_CELLS: u32 = 200;
 
 /// The whole network. Its fields are dropped in this order.
 pub struct Network {
@@ -80,6 +72,19 @@ impl Network {
         self.until_up()
     }
 
+    /// Returns the no-drop frames that the switch has lost on the guests' ports of a kind: 0 on
+    /// vhost-user sockets, 1 on veths.
+    pub fn no_drop_lost_frames(&self, nic: u8) -> Result<u64> {
+        let snapshot = self.daemon()?.snapshot()?;
+        let prefix = ["", "veth-"][usize::from(nic)];
+        let mut lost = 0;
+        for (name, _) in GUESTS {
+            let port = port(&snapshot, &format!("{prefix}{name}"))?;
+            lost += port.priorities.iter().map(|priority| priority.no_drop_lost_frames).sum::<u64>();
+        }
+        Ok(lost)
+    }
+
     /// Returns the guests: both senders, and the receiver.
     pub fn split(&mut self) -> (&mut [Guest], &mut Guest) {
         let (receiver, senders) = self.guests.split_last_mut().expect("there are three");
@@ -99,7 +104,13 @@ fn plug(switch: &Namespace, hosts: &Namespace, name: &str) -> Result<()> {
     [&tap, &end, &bridge].iter().try_for_each(|it| hosts.ip(&format!("link set dev {it} up")).map(drop))
 }
 
+/// Both kinds of port have the same thresholds and the same priority without loss. Frames of RoCE
+/// are known by DSCP on veths; on the others, their queue has the number of the priority.
 fn config(bed: &Testbed, speed: &str) -> String {
+    let defaults = format!(
+        "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\n\
+         [port-defaults.pfc.priority.3]\nxoff = {{ static_cells = {XOFF_CELLS} }}\n\n"
+    );
     let port = |(name, number): (&str, u8)| {
         let slow = if number == RECEIVER { format!("speed = \"{speed}\"\n") } else { String::new() };
         let socket = bed.dir().join(format!("{name}.sock"));
@@ -109,7 +120,7 @@ fn config(bed: &Testbed, speed: &str) -> String {
             socket.display()
         )
     };
-    SWITCH.to_owned() + &GUESTS.map(port).concat()
+    defaults + &GUESTS.map(port).concat()
 }
 
 /// Sets up both NICs of a guest. On the first one, the priority of a socket is the number of the

@@ -5,13 +5,27 @@ use anyhow::Result;
 use testbed::{pauses_sent, port};
 
 use crate::guest::{Guest, ipv4};
-use crate::network::{GUESTS, Network, RECEIVER};
+use crate::network::{GUESTS, Network, RECEIVER, XOFF_CELLS};
 use crate::verdict::Finding;
 
 /// Bytes of a datagram.
 const DATAGRAM_BYTES: u64 = 1000;
 /// Datagrams of priority 5 of each sender, one each 20 ms or so.
 const SMALL: u64 = 50;
+/// The fewest datagrams of priority 3 for a run in which a queue is held back: their frames, of a
+/// cell at least, reach the threshold.
+pub const LEAST_DATAGRAMS: u64 = XOFF_CELLS as u64;
+/// Where the receiver's kernel loses datagrams that the switch has delivered, and the line that
+/// prints how many.
+const RECEIVER_LOSSES: [(&str, &str); 4] = [
+    // RcvbufErrors; NoPorts and other InErrors.
+    ("full socket buffer", "busybox awk '/^Udp: [0-9]/ { print $6 }' /proc/net/snmp"),
+    ("no socket or error", "busybox awk '/^Udp: [0-9]/ { print $3 + $4 - $6 }' /proc/net/snmp"),
+    ("NIC", "cat /sys/class/net/vhost0/statistics/rx_dropped"),
+    ("backlog", "echo $((0x$(busybox cut -d' ' -f2 /proc/net/softnet_stat)))"),
+];
+/// Readings of a file, 2 s apart, after which no more arrives if all are equal.
+const EQUAL_SIZES: u32 = 5;
 
 /// What the guests saw.
 #[derive(Debug, Default)]
@@ -20,13 +34,17 @@ struct SocketRun {
     sent: [u64; 2],
     arrived: [u64; 2],
     /// Frames that queueing disciplines dropped, and datagrams for which there was no memory.
-    dropped_by_guests: u64,
+    dropped_by_senders: u64,
+    /// The receiver's losses of both priorities, in the order of [`RECEIVER_LOSSES`].
+    lost_by_receiver: [u64; 4],
     /// Senders whose priority 5 ended while their priority 3 was still being sent.
     unharmed: usize,
     /// Round trips of priority 5 meanwhile, as `ping` prints them.
     round_trips: Vec<String>,
     pauses: u64,
-    /// Frames of any priority that the switch dropped on its vhost-user ports.
+    /// No-drop frames that the switch lost on its vhost-user ports.
+    no_drop_lost: u64,
+    /// Frames of any priority that the switch dropped on its vhost-user ports since its start.
     dropped_by_switch: u64,
 }
 
@@ -34,11 +52,14 @@ struct SocketRun {
 /// priority 5.
 pub fn run(network: &mut Network, datagrams: u64) -> Result<Vec<Finding>> {
     let mut seen = SocketRun { sent: [2 * datagrams, 2 * SMALL], ..SocketRun::default() };
+    let no_drop_lost_before = network.no_drop_lost_frames(0)?;
     let (senders, receiver) = network.split();
+    let receiver_before = receiver_losses(receiver)?;
     for sender in senders.iter() {
         for priority in [3, 5] {
             let port = udp_port(sender, priority);
             receiver.run(&format!("socat -u UDP4-RECV:{port} OPEN:/tmp/{port},creat,trunc &"))?;
+            receiver.until_succeeds(&format!("grep -q ':{port:04X} ' /proc/net/udp"))?;
         }
     }
     for sender in senders.iter_mut() {
@@ -53,16 +74,19 @@ pub fn run(network: &mut Network, datagrams: u64) -> Result<Vec<Finding>> {
         anyhow::ensure!(is_good, "guest {}: {output}", sender.name);
         seen.unharmed += usize::from(output.contains("5 ended before 3"));
         seen.round_trips.extend(output.lines().filter(|line| line.contains("min/avg")).map(str::to_owned));
-        seen.dropped_by_guests += sender.number_of(
+        seen.dropped_by_senders += sender.number_of(
             "tc -s qdisc show dev vhost0 | grep -o 'dropped [0-9]*' | busybox awk '{ n += $2 } END { print n+0 }'",
         )?;
-        seen.dropped_by_guests +=
+        seen.dropped_by_senders +=
             sender.number_of("busybox awk '/^Udp: [0-9]/ { print $7 }' /proc/net/snmp")?; // SndbufErrors
     }
     for sender in senders.iter_mut() {
         count_arrived(sender, receiver, datagrams, &mut seen)?;
     }
+    let receiver_after = receiver_losses(receiver)?;
+    seen.lost_by_receiver = std::array::from_fn(|at| receiver_after[at] - receiver_before[at]);
     receiver.run("busybox killall socat; wait")?;
+    seen.no_drop_lost = network.no_drop_lost_frames(0)? - no_drop_lost_before;
     let snapshot = network.daemon()?.snapshot()?;
     for (name, number) in GUESTS {
         let port = port(&snapshot, name)?;
@@ -70,6 +94,15 @@ pub fn run(network: &mut Network, datagrams: u64) -> Result<Vec<Finding>> {
         seen.dropped_by_switch += port.drops.values().map(|count| count.frames).sum::<u64>();
     }
     Ok(findings(&seen))
+}
+
+/// Returns what the receiver has lost since its boot, in the order of [`RECEIVER_LOSSES`].
+fn receiver_losses(receiver: &mut Guest) -> Result<[u64; 4]> {
+    let mut losses = [0; 4];
+    for (loss, (_, line)) in losses.iter_mut().zip(RECEIVER_LOSSES) {
+        *loss = receiver.number_of(line)?;
+    }
+    Ok(losses)
 }
 
 fn udp_port(sender: &Guest, priority: u8) -> u16 {
@@ -103,11 +136,12 @@ fn count_arrived(
 ) -> Result<()> {
     for (at, priority, expected) in [(0, 3, datagrams), (1, 5, SMALL)] {
         let file = format!("/tmp/{}", udp_port(sender, priority));
-        let (mut before, mut size) = (u64::MAX, 0);
-        while size != before && size < expected * DATAGRAM_BYTES {
-            before = size;
+        let (mut size, mut equal) = (0, 0);
+        while equal < EQUAL_SIZES && size < expected * DATAGRAM_BYTES {
+            let before = size;
             receiver.run("sleep 2")?;
             size = receiver.number_of(&format!("busybox stat -c %s {file}"))?;
+            equal = if size == before { equal + 1 } else { 0 };
         }
         let original = match priority {
             3 => "cat /tmp/3".to_owned(),
@@ -125,30 +159,60 @@ fn findings(seen: &SocketRun) -> Vec<Finding> {
     let [of_three, of_five] = seen.sent;
     let [three, five] = seen.arrived;
     let trips = seen.round_trips.iter().filter_map(|line| line.split("= ").nth(1)).collect::<Vec<_>>();
+    let receiver = RECEIVER_LOSSES.iter().zip(seen.lost_by_receiver);
+    let receiver: Vec<String> = receiver.map(|((location, _), lost)| format!("{location} {lost}")).collect();
+    let hint = if seen.pauses == 0 { "; nothing was held back: choose a lower --speed" } else { "" };
     vec![
         Finding {
-            good: three == of_three && seen.dropped_by_guests == 0,
+            good: Some(three == of_three && seen.dropped_by_senders == 0),
             text: format!(
                 "sockets of priority 3: {of_three} datagrams sent, {three} arrived unchanged and in order; dropped in the \
-                 guests: {}",
-                seen.dropped_by_guests
+                 senders: {}",
+                seen.dropped_by_senders
             ),
         },
         Finding {
-            good: seen.pauses > 0,
+            good: Some(five == of_five),
+            text: format!("sockets of priority 5 beside them: {of_five} datagrams sent, {five} arrived"),
+        },
+        Finding {
+            good: Some(seen.no_drop_lost == 0),
             text: format!(
-                "the switch stopped reading their queues {} times; it dropped {} frames of all priorities",
-                seen.pauses, seen.dropped_by_switch
+                "the switch lost {} frames of priority 3, and dropped {} of all priorities since its start",
+                seen.no_drop_lost, seen.dropped_by_switch
             ),
         },
         Finding {
-            good: five == of_five && seen.unharmed == 2,
+            good: Some(seen.lost_by_receiver == [0; 4]),
+            text: format!("lost in the receiver, after the switch: {}", receiver.join(", ")),
+        },
+        Finding {
+            good: None,
+            text: format!("the switch stopped reading their queues {} times{hint}", seen.pauses),
+        },
+        Finding {
+            good: None,
             text: format!(
-                "sockets of priority 5 beside them: {of_five} datagrams sent, {five} arrived, at {} of 2 senders before their \
-                 priority 3 was sent; round trips min/avg/max {}",
+                "priority 5 ended at {} of 2 senders before priority 3 was sent; round trips min/avg/max {}",
                 seen.unharmed,
                 trips.join(" and ")
             ),
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_has_its_location() {
+        let all = SocketRun { sent: [2, 1], arrived: [2, 1], ..SocketRun::default() };
+        let verdicts = |seen: &SocketRun| findings(seen).iter().map(|it| it.good).collect::<Vec<_>>();
+        assert_eq!(verdicts(&all)[..4], [Some(true); 4]);
+        let in_receiver = SocketRun { arrived: [1, 1], lost_by_receiver: [1, 0, 0, 0], ..all };
+        assert_eq!(verdicts(&in_receiver)[..4], [Some(false), Some(true), Some(true), Some(false)]);
+        let text = &findings(&in_receiver)[3].text;
+        assert!(text.contains("full socket buffer 1, no socket or error 0, NIC 0, backlog 0"), "{text}");
+    }
 }
