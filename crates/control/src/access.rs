@@ -163,6 +163,7 @@ mod tests {
     fn names_are_cleaned() {
         assert_eq!(clean("uplink"), "uplink");
         assert_eq!(clean("a\nWARN \x1b[31mb"), "a\u{fffd}WARN \u{fffd}[31mb");
+        assert_eq!(clean("a\u{202e}b"), "a\u{fffd}b");
         assert_eq!(clean(&"x".repeat(999)).chars().count(), MAX_NAME_CHARS + 1);
     }
 

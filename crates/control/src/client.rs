@@ -20,8 +20,11 @@ use crate::command::{Command, ErrorKind};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
 
-/// How long a daemon may take to reply, and to take a client where others wait before it.
+/// How long a daemon may take to reply; this includes connecting again.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a daemon with a full backlog may take to have room for a client. It is less than
+/// [`PATIENCE`], so that a call that connects again fails with the cause.
+const ROOM_PATIENCE: Duration = Duration::from_secs(4);
 /// Interval at which a client asks again for room among those that wait.
 const PACE: Duration = Duration::from_millis(20);
 
@@ -43,10 +46,10 @@ pub enum ClientError {
     /// No access to the socket; its mode is 0660, for the owner and the group.
     #[error("no permission for {}: be root, or in the group of the socket", .0.display())]
     Permission(PathBuf),
-    /// The backlog of the socket was full for [`PATIENCE`].
+    /// The backlog of the socket was full for [`ROOM_PATIENCE`].
     #[error(
-        "the daemon on {} takes no further client: as many as its socket holds have waited for {} s; end some of them, or \
-         try again", .0.display(), PATIENCE.as_secs()
+        "the daemon on {} has not accepted this client within {} s: its backlog is full. Is it stopped (`systemctl status \
+         sluiced`)? Otherwise end other clients", .0.display(), ROOM_PATIENCE.as_secs()
     )]
     Busy(PathBuf),
     /// Any other failure to connect.
@@ -110,7 +113,7 @@ pub struct Client {
 impl Client {
     /// Connects to the daemon that listens on `socket`.
     pub async fn connect(socket: &Path) -> Result<Self, ClientError> {
-        Self::connect_within(socket, PATIENCE).await
+        Self::connect_within(socket, ROOM_PATIENCE).await
     }
 
     /// Connects, with this time limit where the backlog of the socket is full.
@@ -452,31 +455,47 @@ fn no(socket: PathBuf, status: Status) -> ClientError {
         ClientError::Declined(status.message().to_owned())
     } else if status.code() == tonic::Code::Unimplemented {
         ClientError::OtherVersion(socket)
-    } else if status.source().is_some_and(|cause| cause.is::<tonic::transport::Error>()) {
-        ClientError::Ended(socket)
+    } else if let Some(cause) = status.source().filter(|cause| cause.is::<tonic::transport::Error>()) {
+        // The client connected again, or could not.
+        match system_error(cause) {
+            Some(error) if error.kind() == io::ErrorKind::WouldBlock => ClientError::Busy(socket),
+            _ => ClientError::Ended(socket),
+        }
     } else {
         ClientError::Refused { socket, status: Box::new(status) }
     }
 }
 
-/// Translates a failed connection. The system's own error is a source of the transport's.
+/// Translates a failed connection.
 fn refusal(socket: &Path, error: &tonic::transport::Error) -> ClientError {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
-    let mut last = error.to_string();
-    while let Some(error) = cause {
-        last = error.to_string();
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            match error.kind() {
-                io::ErrorKind::NotFound => return ClientError::NoSocket(socket.to_path_buf()),
-                io::ErrorKind::ConnectionRefused => return ClientError::Stale(socket.to_path_buf()),
-                io::ErrorKind::PermissionDenied => return ClientError::Permission(socket.to_path_buf()),
-                io::ErrorKind::WouldBlock => return ClientError::Busy(socket.to_path_buf()),
-                _ => {}
-            }
+    let socket = socket.to_path_buf();
+    match system_error(error).map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound) => ClientError::NoSocket(socket),
+        Some(io::ErrorKind::ConnectionRefused) => ClientError::Stale(socket),
+        Some(io::ErrorKind::PermissionDenied) => ClientError::Permission(socket),
+        Some(io::ErrorKind::WouldBlock) => ClientError::Busy(socket),
+        _ => {
+            let last = causes(error).last().map_or_else(String::new, ToString::to_string);
+            ClientError::Connect { socket, cause: last }
         }
-        cause = error.source();
     }
-    ClientError::Connect { socket: socket.to_path_buf(), cause: last }
+}
+
+/// Returns the system's own error, which is a source of the transport's.
+fn system_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::Error> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// Returns an error and its sources, the last one the root.
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
 }
 
 #[cfg(test)]
@@ -507,7 +526,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("full.sock");
         let (listener, _clients) = full_backlog(&socket).await;
-        let (connected, _accepted) = tokio::join!(connect_patiently(&socket, PATIENCE), listener.accept());
+        let (connected, _accepted) =
+            tokio::join!(connect_patiently(&socket, ROOM_PATIENCE), listener.accept());
         connected.unwrap();
     }
 
@@ -519,6 +539,27 @@ mod tests {
         let error = Client::connect_within(&socket, PACE).await.unwrap_err();
         assert!(matches!(error, ClientError::Busy(_)) && !error.is_no_daemon(), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("full.sock takes no further client") && !text.contains('\n'), "{text}");
+        assert!(text.contains("full.sock has not accepted this client") && !text.contains('\n'), "{text}");
+    }
+
+    /// The daemon was started again, and is stopped before it accepts anyone. The wait for room ends
+    /// before the call's own.
+    #[tokio::test]
+    async fn a_call_that_connects_again_finds_the_backlog_full() {
+        assert!(ROOM_PATIENCE + PACE < PATIENCE);
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("full.sock");
+        let earlier = UnixListener::bind(&socket).unwrap();
+        let (client, accepted) = tokio::join!(Client::connect_within(&socket, PACE), earlier.accept());
+        drop((accepted, earlier));
+        std::fs::remove_file(&socket).unwrap();
+        let (_listener, _clients) = full_backlog(&socket).await;
+        let mut client = client.unwrap();
+        loop {
+            match client.info().await.unwrap_err() {
+                ClientError::Ended(_) => tokio::task::yield_now().await, // of the first connection
+                error => return assert!(matches!(error, ClientError::Busy(_)), "{error:?}"),
+            }
+        }
     }
 }

@@ -93,8 +93,14 @@ impl Fake {
 
 /// A batch for each frame that is wanted; from one client only at a time.
 async fn captured(wanted: &v1::CaptureRequest) -> Result<mpsc::Receiver<v1::CaptureBatch>, CommandError> {
-    if wanted.ports == ["busy"] {
-        return Err(CommandError { reason: ErrorKind::Precondition, message: "another client".into() });
+    match wanted.ports.first().map(String::as_str) {
+        Some("busy") => {
+            return Err(CommandError { reason: ErrorKind::Precondition, message: "another client".into() });
+        }
+        Some(port) if port.contains("[2J") => {
+            return Err(CommandError { reason: ErrorKind::NotFound, message: format!("no port {port}") });
+        }
+        _ => {}
     }
     let (sender, batches) = mpsc::channel(64);
     for number in 0..wanted.max_frames {
@@ -126,6 +132,15 @@ async fn captured_frames_arrive_until_the_capture_ends() {
     assert!(batches.next().await.unwrap().is_none());
     let wanted = v1::CaptureRequest { ports: vec!["busy".into()], ..Default::default() };
     assert_eq!(client.capture(wanted).await.unwrap_err().to_string(), "another client");
+}
+
+/// The switch names the port in its answer and its log.
+#[tokio::test]
+async fn a_port_of_a_capture_reaches_the_switch_without_escapes() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let wanted = v1::CaptureRequest { ports: vec!["a\u{1b}[2J\u{202e}".into()], ..Default::default() };
+    assert_eq!(client.capture(wanted).await.unwrap_err().to_string(), "no port a\u{fffd}[2J\u{fffd}");
 }
 
 /// Two pieces, one of them longer than a message. Recording 7 and two further ones are kept.

@@ -96,7 +96,10 @@ pub enum Error {
         interface: String,
     },
     /// The process lacks a capability.
-    #[error("{action}: not permitted; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")]
+    #[error(
+        "{action}: not permitted; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF; in a container, its seccomp \
+         profile may refuse bpf(2) even so"
+    )]
     NotPermitted {
         /// The action that was not permitted.
         action: String,

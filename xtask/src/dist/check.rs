@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::boot;
-use super::image::Image;
+use super::image::{Image, config, unit_setting};
 use crate::run::{check, log, output, require_root};
 
 /// Files that the package must have installed.
@@ -153,9 +153,7 @@ impl CleanRoot {
             ip(format!("-n {host} link set eth0 up"))?;
             ip(format!("-n {host} addr add 10.99.0.{number}/24 dev eth0"))?;
         }
-        let config = "[switch]\nname = \"dist\"\n[control]\ngroup = \"sluice\"\n\
-                      [port.p1]\ninterface = \"p1\"\n[port.p2]\ninterface = \"p2\"\n\
-                      [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n";
+        let config = config("dist", "[control]\ngroup = \"sluice\"\n");
         fs::write(self.folder.join("etc/sluice/sluice.toml"), config)?;
         let words = daemon_as_unit(&self.unit()?, &self.folder)?;
         let log_file = self.folder.join("tmp/sluiced.log");
@@ -203,10 +201,7 @@ impl CleanRoot {
 /// Returns the command line that runs the daemon of a unit as the unit has it: user, group,
 /// capabilities.
 fn daemon_as_unit(unit: &str, root: &Path) -> Result<Vec<String>> {
-    let setting = |name: &str| {
-        let line = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.with_context(|| format!("the unit has no {name}"))
-    };
+    let setting = |name| unit_setting(unit, name);
     if setting("AmbientCapabilities")? != setting("CapabilityBoundingSet")? {
         bail!("the unit gives the daemon other capabilities than it bounds it to");
     }

@@ -10,10 +10,6 @@ use anyhow::{Context, Result, ensure};
 
 use crate::run::{check, log, output, repo_root};
 
-/// A switch whose socket belongs to its user: the container has no CAP_CHOWN.
-const CONFIG: &str = "[switch]\nname = \"image\"\n[port.p1]\ninterface = \"p1\"\n[port.p2]\ninterface = \"p2\"\n\
-                      [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n";
-
 /// The images and the container of a check; removed on drop.
 pub struct Image {
     /// Name of the container, and of both images up to a suffix.
@@ -41,10 +37,15 @@ impl Image {
             return Ok(None);
         }
         let image = Self { name: name.to_owned() };
-        let script = "tar --directory \"$0\" --one-file-system --create . | podman import --quiet - \"$1\"";
-        let mut import = Command::new("sh");
-        import.args(["-ec", script]).arg(root).arg(image.tag("base")).stdout(Stdio::null());
-        check(&mut import)?;
+        let mut tar = Command::new("tar");
+        tar.arg("--directory").arg(root).args(["--one-file-system", "--create", "."]);
+        let mut tar = tar.stdout(Stdio::piped()).spawn().context("cannot run tar")?;
+        let mut import = podman(&["import", "--quiet", "-", &image.tag("base")]);
+        let imported = check(import.stdin(tar.stdout.take().context("a pipe")?).stdout(Stdio::null()));
+        drop(import); // its end of the pipe: tar ends if podman did
+        let archived = tar.wait()?;
+        imported?;
+        ensure!(archived.success(), "tar of {} failed ({archived})", root.display());
         Ok(Some(image))
     }
 
@@ -71,10 +72,10 @@ impl Image {
         build.args(["--build-arg", &base, "--tag", &self.tag("image"), "--file"]).arg(recipe).arg(folder);
         check(build.stdout(Stdio::null()))?;
 
-        let config = std::env::temp_dir().join(format!("{}.toml", self.name));
-        fs::write(&config, CONFIG)?;
-        let outcome = self.run(&config, unit, switch, a, to, patience);
-        fs::remove_file(&config)?;
+        let file = std::env::temp_dir().join(format!("{}.toml", self.name));
+        fs::write(&file, config("image", ""))?; // the socket is its user's: there is no CAP_CHOWN
+        let outcome = self.run(&file, unit, switch, a, to, patience);
+        fs::remove_file(&file)?;
         outcome
     }
 
@@ -87,7 +88,7 @@ impl Image {
         to: &str,
         patience: Duration,
     ) -> Result<()> {
-        let capabilities = capabilities(unit)?;
+        let capabilities = unit_setting(unit, "CapabilityBoundingSet")?.replace("CAP_", "").replace(' ', ",");
         let mut run = podman(&["run", "--detach", "--pull=never", "--name", &self.name, "--cap-drop=all"]);
         run.arg(format!("--cap-add={capabilities}")).arg(format!("--network=ns:/run/netns/{switch}"));
         run.arg("--volume").arg(format!("{}:/etc/sluice/sluice.toml:ro", config.display()));
@@ -98,18 +99,29 @@ impl Image {
         output(run.arg(self.tag("image")))?;
         let end = Instant::now() + patience;
         while !self.log()?.contains("sluiced is ready") {
-            ensure!(Instant::now() < end, "the daemon is not ready:\n{}", self.log()?);
+            let is_late = Instant::now() >= end;
+            ensure!(
+                !is_late && self.inspect("{{.State.Running}}")? == "true",
+                "the daemon is not ready:\n{}",
+                self.log()?
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
         output(Command::new("ip").args(["netns", "exec", a, "ping", "-c", "3", "-W", "5", to]))?;
         let version = output(&mut podman(&["exec", &self.name, "sluice", "show", "version"]))?;
         ensure!(version.contains("read and change"), "{version}");
         output(&mut podman(&["stop", "--time", "20", &self.name]))?;
-        let code = output(&mut podman(&["inspect", "--format", "{{.State.ExitCode}}", &self.name]))?;
+        let code = self.inspect("{{.State.ExitCode}}")?;
         let log = self.log()?;
-        ensure!(code.trim() == "0", "the daemon exited with {}:\n{log}", code.trim());
+        ensure!(code == "0", "the daemon exited with {code}:\n{log}");
         ensure!(log.contains("every frame is accounted for") && !log.contains("ERROR"), "{log}");
         Ok(())
+    }
+
+    /// Returns a property of the container.
+    fn inspect(&self, format: &str) -> Result<String> {
+        let text = output(&mut podman(&["inspect", "--format", format, &self.name]))?;
+        Ok(text.trim().to_owned())
     }
 
     /// Returns what the daemon has logged.
@@ -119,8 +131,16 @@ impl Image {
     }
 }
 
-/// Returns the capabilities of a unit as podman takes them.
-fn capabilities(unit: &str) -> Result<String> {
-    let names = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-    Ok(names.context("the unit bounds capabilities")?.replace("CAP_", "").replace(' ', ","))
+/// Returns the file of a switch of two ports, with further tables in the middle.
+pub fn config(name: &str, tables: &str) -> String {
+    format!(
+        "[switch]\nname = \"{name}\"\n{tables}[port.p1]\ninterface = \"p1\"\n[port.p2]\ninterface = \"p2\"\n\
+         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n"
+    )
+}
+
+/// Returns the value of a setting of a unit.
+pub fn unit_setting<'u>(unit: &'u str, name: &str) -> Result<&'u str> {
+    let line = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    line.with_context(|| format!("the unit has no {name}"))
 }

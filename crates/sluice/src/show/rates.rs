@@ -67,8 +67,9 @@ fn to_groups(now: &Snapshot, before: &Snapshot, elapsed_ns: u64) -> String {
             |port| port.transmitted_broadcast_frames,
             |port| port.transmitted_multicast_frames,
         ];
-        let rates = counts.map(|of| per_second(of(port), of(earlier), elapsed_ns).unwrap_or(0));
-        if rates.iter().any(|&rate| rate > 0) {
+        // Less than one a second is a row as well.
+        if counts.iter().any(|of| of(port) > of(earlier)) {
+            let rates = counts.map(|of| per_second(of(port), of(earlier), elapsed_ns).unwrap_or(0));
             table.add_row(std::iter::once(port.name.clone()).chain(rates.map(grouped)));
         }
     }
@@ -89,5 +90,16 @@ mod tests {
     fn without_an_earlier_snapshot_since_the_start() {
         let text = table(&sample::snapshot(), None);
         assert!(text.starts_with("Averages of 10.0 s"), "{text}");
+    }
+
+    #[test]
+    fn a_port_with_less_than_one_broadcast_frame_a_second_has_a_row() {
+        let at = |at_ns, received_broadcast_frames| {
+            let port = Port { name: "quiet".into(), received_broadcast_frames, ..Port::default() };
+            Snapshot { at_ns, ports: vec![port], ..Snapshot::default() }
+        };
+        let groups = |frames| to_groups(&at(10_000_000_000, frames), &at(0, 7), 10_000_000_000);
+        assert!(groups(8).contains("quiet"), "{}", groups(8));
+        assert_eq!(groups(7), "");
     }
 }

@@ -196,5 +196,6 @@ fn not_permitted() {
         error
     });
     assert!(matches!(error, Error::NotPermitted { .. }), "{error:?}");
+    assert!(error.to_string().contains("in a container, its seccomp profile may refuse bpf(2)"), "{error}");
     assert_eq!(program_and_qdisc(&space), (false, true));
 }

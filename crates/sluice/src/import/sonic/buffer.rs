@@ -11,6 +11,8 @@ use crate::init::toml_key as quoted;
 const CELL_BYTES: i64 = 256;
 /// The largest alpha, as an exponent of two.
 const MOST_ALPHA: i64 = 3;
+/// The largest static limit that a profile can have: no buffer has more cells.
+const MOST_CELLS: i64 = 1 << 24;
 const POOLS: &str = "BUFFER_POOL";
 const PROFILES: &str = "BUFFER_PROFILE";
 
@@ -28,8 +30,8 @@ pub fn import(database: &Database, ports: &mut [Port]) -> String {
     for name in &ingress {
         text += &ingress_profile(database, name);
     }
-    for name in &egress {
-        text += &egress_profile(database, name);
+    for profile in &egress {
+        text += &profile.text(database);
     }
     let reserved = ingress.iter().filter_map(|name| database.number(PROFILES, name, "size"));
     let reserved_cells = cells(reserved.max().unwrap_or(0)).max(17);
@@ -133,7 +135,7 @@ fn group_map(database: &Database, port: &Port) -> [usize; 8] {
     map
 }
 
-fn bind_queues<'j>(database: &Database<'j>, port: &mut Port, used: &mut BTreeSet<&'j str>) {
+fn bind_queues<'j>(database: &Database<'j>, port: &mut Port, used: &mut BTreeSet<EgressProfile<'j>>) {
     for (key, queues) in database.ranges("BUFFER_QUEUE", port.name) {
         let Some(profile) = database.name("BUFFER_QUEUE", key, "profile") else { continue };
         if !database.has(PROFILES, profile) {
@@ -145,23 +147,27 @@ fn bind_queues<'j>(database: &Database<'j>, port: &mut Port, used: &mut BTreeSet
                 database.note("BUFFER_QUEUE", key, "", "queues are 0 to 7");
                 continue;
             }
-            if port.is_no_drop(queue) && is_unlimited(database, profile) {
+            let is_unlimited = port.is_no_drop(queue) && is_unlimited(database, profile);
+            let reserved = database.number(PROFILES, profile, "size").unwrap_or(0);
+            if is_unlimited && reserved == 0 {
                 continue;
             }
+            let profile = EgressProfile { name: profile, is_unlimited };
+            port.lines
+                .push(format!("buffer.egress.queue.{queue} = {{ profile = {} }}", text(&profile.name())));
             used.insert(profile);
-            port.lines.push(format!("buffer.egress.queue.{queue} = {{ profile = {} }}", text(profile)));
         }
     }
 }
 
 /// True if a profile lets a queue have nearly its whole pool, as those of lossless queues do: a
-/// no-drop queue then has no maximum, as without a profile.
+/// no-drop queue then has no maximum, as without a profile, and only what the profile reserves.
 fn is_unlimited(database: &Database, profile: &str) -> bool {
     let exponent = database.signed(PROFILES, profile, "dynamic_th").filter(|exponent| *exponent > MOST_ALPHA);
     if let Some(exponent) = exponent {
         let why = format!("alpha 2^{exponent} is nearly the whole pool: no-drop queues have no maximum here");
         database.note(PROFILES, profile, "dynamic_th", &why);
-        let _ = ["pool", "size"].map(|field| database.field(PROFILES, profile, field));
+        let _ = database.field(PROFILES, profile, "pool"); // there is one
     }
     exponent.is_some()
 }
@@ -198,8 +204,27 @@ fn ingress_profile(database: &Database, name: &str) -> String {
     text + &limit(database, name) + "\n\n"
 }
 
-fn egress_profile(database: &Database, name: &str) -> String {
-    let reserved = database.number(PROFILES, name, "size").unwrap_or(0);
-    let limit = limit(database, name);
-    format!("[buffer.egress.profile.{}]\nreserved_bytes = {reserved}\n{limit}\n\n", quoted(name))
+/// A profile of queues. Those without a maximum are no-drop queues: lossy queues may share it in the
+/// database, and keep its limit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct EgressProfile<'j> {
+    /// Its name in the database.
+    name: &'j str,
+    is_unlimited: bool,
+}
+
+impl EgressProfile<'_> {
+    /// Returns its name in the configuration.
+    fn name(self) -> String {
+        format!("{}{}", self.name, if self.is_unlimited { "_no_maximum" } else { "" })
+    }
+
+    fn text(self, database: &Database) -> String {
+        let reserved = database.number(PROFILES, self.name, "size").unwrap_or(0);
+        let limit = match self.is_unlimited {
+            true => format!("shared = {{ static_cells = {MOST_CELLS} }}"),
+            false => limit(database, self.name),
+        };
+        format!("[buffer.egress.profile.{}]\nreserved_bytes = {reserved}\n{limit}\n\n", quoted(&self.name()))
+    }
 }

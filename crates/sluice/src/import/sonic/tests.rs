@@ -1,6 +1,7 @@
 //! Databases as those of a leaf with 100G servers, made up for these tests.
 
 use serde_json::json;
+use switch::settings::Guaranteed;
 
 use super::*;
 
@@ -230,4 +231,34 @@ fn huge_numbers_are_named() {
         assert!(notes.iter().any(|note| note == expected), "{expected}: {notes:#?}");
     }
     assert!(notes.iter().any(|note| note.starts_with("PORT | Ethernet1 | mtu | an MTU is ")), "{notes:#?}");
+}
+
+/// A profile of lossless queues limits no queue, but what it guarantees stays, also where a lossy
+/// queue shares the profile.
+#[test]
+fn a_queue_without_maximum_keeps_what_it_is_guaranteed() {
+    let import_with = |size: &str| {
+        imported(&json!({
+            "PORT": { "Ethernet0": { "speed": "25000" } },
+            "PORT_QOS_MAP": { "Ethernet0": { "pfc_enable": "3" } },
+            "BUFFER_POOL": { "out": { "type": "egress", "mode": "dynamic", "size": "1000000" } },
+            "BUFFER_PROFILE": { "roce": { "pool": "out", "size": size, "dynamic_th": "7" } },
+            "BUFFER_QUEUE": { "Ethernet0|2-3": { "profile": "roce" } },
+        }))
+    };
+    let (text, notes) = import_with("9216");
+    let config = config::parse("queues.toml", &text).unwrap();
+    let queues = &config.switch.ports[0].queues;
+    assert_eq!([2, 3].map(|queue| queues[queue].guaranteed), [Guaranteed::Cells(36); 2], "{text}");
+    assert!(text.contains("[buffer.egress.profile.roce_no_maximum]\nreserved_bytes = 9216\nshared = { static_cells = 16777216 }\n"), "{text}");
+    assert!(
+        text.contains("[buffer.egress.profile.roce]\nreserved_bytes = 9216\nshared = { dynamic_th = 3 }\n"),
+        "{text}"
+    );
+    assert!(notes.iter().any(|note| note.starts_with("BUFFER_PROFILE | roce | dynamic_th | ")), "{notes:#?}");
+    let (text, _) = import_with("0");
+    assert!(
+        text.contains("buffer.egress.queue.2 = ") && !text.contains("buffer.egress.queue.3 = "),
+        "{text}"
+    );
 }
