@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{cargo, log, repo_root};
 
-/// Instructions per frame of the pipeline: what the bench runs (`wred`: WRED on every queue, so that
-/// none takes the shortest way), by number of ports.
+/// Instructions per frame of the pipeline: what the bench runs (`wred`: WRED on every queue, so
+/// that none takes the shortest way), by number of ports.
 const EXPECTED: [(&str, u32, f64); 4] =
     [("whole", 8, 642.6), ("whole", 64, 808.8), ("wred", 8, 849.0), ("wred", 64, 1064.3)];
 /// Excess that is an error, and reduction that is reported.

@@ -542,8 +542,8 @@ mod tests {
         assert!(text.contains("full.sock has not accepted this client") && !text.contains('\n'), "{text}");
     }
 
-    /// The daemon was started again, and is stopped before it accepts anyone. The wait for room ends
-    /// before the call's own.
+    /// The daemon was started again, and is stopped before it accepts anyone. The wait for room
+    /// ends before the call's own.
     #[tokio::test]
     async fn a_call_that_connects_again_finds_the_backlog_full() {
         assert!(ROOM_PATIENCE + PACE < PATIENCE);

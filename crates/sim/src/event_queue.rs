@@ -294,7 +294,7 @@ mod tests {
 
     /// An event that is planned late comes where it would have come.
     #[test]
-    fn a_place_is_kept() {
+    fn a_reserved_slot_is_kept() {
         let mut queue = Queue::new();
         queue.schedule(5, Event::Due(1));
         let ticket = queue.reserve(7, Event::TxDone(2));

@@ -122,8 +122,8 @@ impl Host {
         self.ready_mask |= 1 << (priority & 7);
     }
 
-    /// Sends the next frame, if the link direction is idle and there is one. If more waits, it is
-    /// told when that one ends.
+    /// Sends the next frame, if the link direction is idle and there is one. If more waits, the end
+    /// of that one is an event.
     #[inline]
     pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Links) {
         let line = self.line();
@@ -132,7 +132,7 @@ impl Host {
         }
         let waits = self.ready_mask | self.ack_mask != 0 || !self.cnps.is_empty();
         if waits || !self.storms.is_empty() {
-            wires.tell_end(line);
+            wires.report_end(line);
         }
     }
 

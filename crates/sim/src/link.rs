@@ -45,13 +45,13 @@ impl Links {
         line.up && self.queue.is_past(line.end)
     }
 
-    /// Tells the sender of a link direction when the frame that is being sent ends, if one is.
+    /// Reports to the sender of a link direction when the frame that is being sent ends, if one is.
     /// Without that nothing happens then.
     #[inline]
-    pub(crate) fn tell_end(&mut self, line: usize) {
+    pub(crate) fn report_end(&mut self, line: usize) {
         let line = &mut self.directions[line];
-        if !line.tells_end && !self.queue.is_past(line.end) {
-            line.tells_end = true;
+        if !line.reports_end && !self.queue.is_past(line.end) {
+            line.reports_end = true;
             self.queue.plan(line.end);
         }
     }
@@ -165,7 +165,7 @@ pub(crate) struct LinkDirection {
     /// The place of that among the events.
     end: Ticket,
     /// True if that event is planned.
-    tells_end: bool,
+    reports_end: bool,
     speed_bps: u64,
     /// Picoseconds per byte if that is a whole number, else 0.
     byte_ps: u64,
@@ -206,7 +206,7 @@ impl LinkDirection {
             up: true,
             free_at: 0,
             end: Ticket::default(),
-            tells_end: false,
+            reports_end: false,
             speed_bps: link.speed_bps,
             byte_ps: if byte_ps * link.speed_bps == 8_000_000_000_000 { byte_ps } else { 0 },
             overhead_bytes: u64::from(link.overhead_bytes),
@@ -257,7 +257,7 @@ impl LinkDirection {
         self.counts.busy += time;
         self.counts.bytes += self.bytes_of(len);
         self.free_at = now + time;
-        (self.end, self.tells_end) = (queue.reserve(self.free_at, Event::TxDone(self.number)), false);
+        (self.end, self.reports_end) = (queue.reserve(self.free_at, Event::TxDone(self.number)), false);
         let at = now + time + self.propagation;
         if self.in_flight.is_empty() {
             self.arrive_at = at;

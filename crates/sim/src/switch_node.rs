@@ -355,7 +355,7 @@ impl SimSwitch {
             });
         }
         wires.send(line, outgoing.len, bytes);
-        wires.tell_end(line); // its cells are released then
+        wires.report_end(line); // its cells are released then
         self.ports[port].sending = Some(outgoing);
     }
 

@@ -324,8 +324,8 @@ impl Lints {
         self.warn(&policy.location, what.to_owned(), cure.to_owned(), port, 0);
     }
 
-    /// Warns of a watchdog that takes one pause for a storm: a peer that is stopped for a moment, or
-    /// whose XON is lost, has paused for that long.
+    /// Warns of a watchdog that takes one pause for a storm: a peer that is stopped for a moment,
+    /// or whose XON is lost, has paused for that long.
     fn detection(&mut self, port: &Port) {
         let known_bps = port.settings.pfc.pause_speed_bps.or(port.settings.speed_bps);
         let Some(speed_bps) = known_bps.filter(|_| port.settings.pfc.rx) else { return };

@@ -170,8 +170,8 @@ impl Lab {
     }
 }
 
-/// Returns the text of each switch's configuration, imported if it is one of SONiC; `folder` is that
-/// of the scenario.
+/// Returns the text of each switch's configuration, imported if it is one of SONiC; `folder` is
+/// that of the scenario.
 pub fn configurations(scenario: &Scenario, folder: &Path) -> Result<Vec<String>> {
     let text = |file: &str| {
         input::device(folder, file).map_err(|why| anyhow!("{}: {why}", folder.join(file).display()))

@@ -12,7 +12,7 @@ pub struct Counters {
     queues: Vec<QueueRow>,
 }
 
-/// A port.
+/// What `show counters` has of each.
 #[derive(Deserialize)]
 pub struct PortRow {
     pub name: String,

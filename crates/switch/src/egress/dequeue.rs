@@ -3,9 +3,8 @@
 //! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
 //! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs. Where
-//! each frame needs more work (rates, marks at dequeue, flooded frames queued as well), a run is one
-//! frame.
-//! Copies of flooded frames leave as their queue entries; they get memory afterwards
+//! each frame needs more work (rates, marks at dequeue, flooded frames queued as well), a run is
+//! one frame. Copies of flooded frames leave as their queue entries; they get memory afterwards
 //! ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or change
 //! their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
 //! "Scheduling" and "Frames in flight"; docs/multi-core.md.
@@ -80,7 +79,7 @@ impl Egress {
         self.commit(FifoSet::known_of(backlogged), in_flight_bytes);
     }
 
-    /// Takes frames of a port with pauses, rates, marks at dequeue or flooded frames queued as well.
+    /// Takes frames of a port with pauses, rates, marks at dequeue or flooded frames queued, too.
     #[inline(never)] // out of the way of ports without them
     fn dequeue_any(
         &mut self,
@@ -174,7 +173,7 @@ impl Egress {
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
     }
 
-    /// Takes frames of a queue that no WRED checks now, at least one, until another queue's turn comes.
+    /// Takes frames of a queue that no WRED checks now, at least one, until the turn of another.
     #[inline(always)] // once in each loop of `dequeue`
     fn dequeue_run(
         &mut self,

@@ -77,8 +77,8 @@ pub struct Egress {
     queues: [Queue; PRIORITIES],
     /// FIFOs that hold queued frames.
     backlogged: FifoSet,
-    /// FIFOs whose frames leave in runs: those for known addresses, of queues that mark no departing
-    /// frame.
+    /// FIFOs whose frames leave in runs: those for known addresses, of queues that mark no
+    /// departing frame.
     run_fifos: FifoSet,
     /// FIFOs of queues with WRED.
     wred_fifos: FifoSet,

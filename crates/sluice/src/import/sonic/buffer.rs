@@ -204,8 +204,8 @@ fn ingress_profile(database: &Database, name: &str) -> String {
     text + &limit(database, name) + "\n\n"
 }
 
-/// A profile of queues. Those without a maximum are no-drop queues: lossy queues may share it in the
-/// database, and keep its limit.
+/// A profile of queues. Those without a maximum are no-drop queues: lossy queues may share it in
+/// the database, and keep its limit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct EgressProfile<'j> {
     /// Its name in the database.

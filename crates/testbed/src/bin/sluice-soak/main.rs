@@ -3,8 +3,9 @@
 //! work on both cores, a loop that is stopped (docs/reliability.md, "Soak").
 //!
 //! Rule: after each round every frame is accounted for, by the switch alone and against its hosts,
-//! and each no-drop frame that is lost is counted as such; the report has how many. At the end the daemon has the memory and the file
-//! descriptors that it had after the first rounds, and its latency is what it was.
+//! and each no-drop frame that is lost is counted as such; the report has how many. At the end the
+//! daemon has the memory and the file descriptors that it had after the first rounds, and its
+//! median latency is at most twice what it was.
 
 mod disturbances;
 mod network;
