@@ -14,10 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use switch::Nanos;
 
-use crate::link::LinkDirection;
 use crate::packet::ACK_BYTES;
 use crate::scenario::types::{Link, LinkEnd, Node, NodeKind, Route};
-use crate::time::instant;
+use crate::time::{Picos, instant, of_bytes, of_ns};
 
 /// The entries of all switches.
 #[derive(Debug, Clone)]
@@ -38,10 +37,10 @@ pub struct Routes {
 /// Returns the round-trip time through empty queues in ns: of a frame over these links, by their
 /// numbers, and of its acknowledgment back.
 pub(crate) fn base_rtt_ns(links: &[Link], path: &[usize], frame_bytes: u16) -> Nanos {
-    let of_link = |&link: &usize| {
-        let direction = LinkDirection::new(&links[link], link, 0);
-        direction.flight_time(frame_bytes) + direction.flight_time(ACK_BYTES)
+    let of_frame = |link: &Link, len: u16| -> Picos {
+        of_bytes(u64::from(len) + u64::from(link.overhead_bytes), link.speed_bps) + of_ns(link.propagation_ns)
     };
+    let of_link = |&link: &usize| of_frame(&links[link], frame_bytes) + of_frame(&links[link], ACK_BYTES);
     instant(path.iter().map(of_link).sum()).0.max(1)
 }
 

@@ -146,10 +146,9 @@ fn plots_that_have_nothing_to_show_are_not_written() {
         out.contains("wrote plots/throughput.svg") && !out.contains("wrote plots/completion.svg"),
         "{out}"
     );
-    assert!(
-        out.ends_with("no completion.svg: no message arrived: traffic with `bytes` has messages\n"),
-        "{out}"
-    );
+    let reasons = "no completion.svg: no message arrived: traffic with `bytes` has messages\n\
+                   no queues.svg: no lengths: write queue_lengths = true into the scenario\n";
+    assert!(out.ends_with(reasons), "{out}");
     assert!(!folder.path().join("plots/completion.svg").exists());
 }
 

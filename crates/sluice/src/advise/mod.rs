@@ -25,6 +25,7 @@ use crate::sim::input::{self, RunError};
 use crate::sim::overrides::Override;
 use crate::sim::time_ns;
 use search::{Measured, Trial};
+use settings::FileLines;
 
 /// Exit code if no-drop frames are lost with the best settings, too.
 const EXIT_LOST: u8 = 1;
@@ -79,15 +80,6 @@ pub struct Advice {
     after: Measured,
     /// All runs, in their order.
     trials: Vec<Trial>,
-}
-
-/// Lines of configuration.
-#[derive(Serialize, JsonSchema)]
-pub struct FileLines {
-    /// The configuration, as the scenario names it.
-    file: String,
-    /// Tables and settings; none if the file is best as it is.
-    lines: Vec<String>,
 }
 
 /// Runs the search and prints what was found.

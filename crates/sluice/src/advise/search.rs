@@ -8,8 +8,7 @@ use serde::Serialize;
 use sim::scenario::{Expectation, Metric, Scenario, Scope};
 use sim::{Results, Simulation};
 
-use super::FileLines;
-use super::settings::{Choice, Device, devices, overrides};
+use super::settings::{Choice, Device, FileLines, devices, overrides};
 use crate::sim::input::{self, RunError};
 use crate::sim::overrides::Override;
 use crate::sim::run;

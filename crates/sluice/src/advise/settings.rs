@@ -5,6 +5,8 @@ use std::fmt::{Display, Formatter};
 
 use anyhow::{Result, anyhow};
 use config::Config;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sim::Scenario;
 use sim::scenario::NodeKind;
 use switch::SwitchSettings;
@@ -12,8 +14,16 @@ use switch::settings::{BufferSettings, Threshold, WredSettings};
 use toml_edit::Key;
 use wire::bitset::Set8;
 
-use super::FileLines;
 use crate::sim::overrides::Override;
+
+/// Lines of configuration.
+#[derive(Serialize, JsonSchema)]
+pub struct FileLines {
+    /// The configuration, as the scenario names it.
+    pub file: String,
+    /// Tables and settings; none if the file is best as it is.
+    pub lines: Vec<String>,
+}
 
 /// One configuration that switches of the scenario have.
 pub struct Device {

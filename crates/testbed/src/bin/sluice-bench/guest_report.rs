@@ -7,7 +7,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use testbed::Spread;
 
-use crate::guests::BackEnd;
+/// Who serves the two sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackEnd {
+    Sluice,
+    Testpmd,
+}
 
 /// One measurement.
 #[derive(Debug, Clone, Copy)]

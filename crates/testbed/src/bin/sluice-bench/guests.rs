@@ -13,20 +13,13 @@ use anyhow::{Context, Result, bail, ensure};
 use testbed::{Namespace, Process, Testbed, binary, eventually};
 
 use crate::forwarders::{FORWARDER_CORE, Forwarder, HOST_CORE, QOS};
-use crate::guest_report::{GuestReport, GuestRun};
+use crate::guest_report::{BackEnd, GuestReport, GuestRun};
 use crate::network::Network;
 
 /// Frames of one burst of testpmd.
 const BURST: u32 = 32;
 /// What is left for frames to spread out before a measurement.
 const WARM_UP: Duration = Duration::from_millis(500);
-
-/// Who serves the two sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackEnd {
-    Sluice,
-    Testpmd,
-}
 
 /// What is measured.
 #[derive(Debug, Clone)]
