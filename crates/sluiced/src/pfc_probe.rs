@@ -3,10 +3,12 @@
 //! Rule: some NICs refuse to send PFC frames from software, and some consume the PFC frames they
 //! receive. So the ports send, one after the other, a PFC frame that enables no priority and so
 //! pauses nothing. Where another port of this switch, or the same one, receives such a frame within
-//! [`PATIENCE`], there is a cable or a loop between them, and both interfaces pass PFC. Where no
-//! port does, the result is unknown, which is reported for a NIC. A frame that the kernel does not
-//! accept raises an alarm. A port that becomes no-drop later, by an agreement with its peer or a
-//! reload, has its turn then, once for each interface. Source: docs/behavior.md, "PFC and NICs".
+//! [`PATIENCE`], there is a cable or a loop between them, and both interfaces pass PFC. A loop that
+//! was stopped reads the frame later, and a peer that pauses meanwhile hides it, so a frame that was
+//! not received is sent again, up to [`FRAMES`] in all. Where no port receives one, the result is
+//! unknown, which is reported for a NIC. A frame that the kernel does not accept raises an alarm. A
+//! port that becomes no-drop later, by an agreement with its peer or a reload, has its turn then,
+//! once for each interface. Source: docs/behavior.md, "PFC and NICs".
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,6 +25,8 @@ use crate::ports::link_monitor::{DeviceKind, Interface};
 
 /// The most time that a frame may take to be received and counted.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// The most frames that a port sends.
+const FRAMES: u32 = 5;
 /// Interval of the checks.
 const PACE: Duration = Duration::from_millis(20);
 
@@ -52,6 +56,8 @@ struct ActiveProbe {
     sender: Sender,
     before: Vec<PfcCount>,
     deadline: Instant,
+    /// How many more frames the port may send.
+    frames_left: u32,
 }
 
 /// The ports that have not been probed yet.
@@ -119,25 +125,28 @@ impl PfcProbe {
         now: Instant,
         send: impl FnOnce(&Sender) -> io::Result<()>,
     ) -> Option<(Sender, ProbeResult)> {
-        let counts = || snapshot.ports.iter().map(|port| port.pfc_received).collect::<Vec<_>>();
-        if let Some(ActiveProbe { sender, before, deadline }) = self.active.take() {
-            let received = received(&before, &counts());
-            return match (received.is_empty(), now >= deadline) {
-                (false, _) => Some((sender, ProbeResult::Received(received))),
-                (true, true) => Some((sender, ProbeResult::Unknown)),
-                (true, false) => {
-                    self.active = Some(ActiveProbe { sender, before, deadline });
-                    None
+        let counts: Vec<PfcCount> = snapshot.ports.iter().map(|port| port.pfc_received).collect();
+        let (sender, frames_left) = match self.active.take() {
+            Some(probe) => {
+                let received = received(&probe.before, &counts);
+                if !received.is_empty() {
+                    return Some((probe.sender, ProbeResult::Received(received)));
                 }
-            };
-        }
-        let sender = self.waiting.pop_front()?;
-        if sender.is_silent {
+                if now < probe.deadline {
+                    self.active = Some(probe);
+                    return None;
+                }
+                (probe.sender, probe.frames_left)
+            }
+            None => (self.waiting.pop_front()?, FRAMES),
+        };
+        if sender.is_silent || frames_left == 0 {
             return Some((sender, ProbeResult::Unknown));
         }
         match send(&sender) {
             Ok(()) => {
-                self.active = Some(ActiveProbe { sender, before: counts(), deadline: now + PATIENCE });
+                let (deadline, frames_left) = (now + PATIENCE, frames_left - 1);
+                self.active = Some(ActiveProbe { sender, before: counts, deadline, frames_left });
                 None
             }
             Err(error) => Some((sender, ProbeResult::Refused(error.to_string()))),
@@ -288,15 +297,37 @@ mod tests {
         assert_eq!((sender.slot, outcome), (1, ProbeResult::Received(vec![1, 2])));
         assert_eq!(all.proceed(&here, start, |_| Ok(())), None);
         assert_eq!(all.proceed(&here, start + PATIENCE / 2, |_| panic!("sends")), None);
-        let (sender, outcome) = all.proceed(&here, start + PATIENCE, |_| panic!("sends")).unwrap();
-        assert_eq!((sender.slot, outcome), (2, ProbeResult::Unknown));
-        assert!(!all.is_due(start + PATIENCE), "all have had their turn");
+        let mut frames = 1;
+        for again in 1..FRAMES {
+            let sent = all.proceed(&here, start + again * PATIENCE, |_| {
+                frames += 1;
+                Ok(())
+            });
+            assert_eq!(sent, None, "a frame that was not received is sent again");
+        }
+        let end = start + FRAMES * PATIENCE;
+        let (sender, outcome) = all.proceed(&here, end, |_| panic!("sends")).unwrap();
+        assert_eq!((sender.slot, outcome, frames), (2, ProbeResult::Unknown, FRAMES));
+        assert!(!all.is_due(end), "all have had their turn");
 
         let mut nics = test(PfcTest::Nics);
         assert!(nics.is_due(start + PATIENCE));
         let (_, outcome) =
             nics.proceed(&quiet, start, |_| Err(io::ErrorKind::PermissionDenied.into())).unwrap();
         assert!(matches!(outcome, ProbeResult::Refused(_)), "{outcome:?}");
+    }
+
+    /// The loop was stopped while the first frame came, and the guard paused the peer meanwhile.
+    #[test]
+    fn a_frame_hidden_by_a_stall_is_sent_again() {
+        let start = Instant::now();
+        let mut all = test(PfcTest::All);
+        assert_eq!(all.proceed(&snapshot([(0, 0); 3]), start, |_| Ok(())), None);
+        let paused = snapshot([(0, 0), (0, 0), (2, 1)]);
+        assert_eq!(all.proceed(&paused, start + PATIENCE, |_| Ok(())), None);
+        let here = snapshot([(0, 0), (0, 0), (3, 1)]);
+        let (sender, outcome) = all.proceed(&here, start + PATIENCE, |_| panic!("sends")).unwrap();
+        assert_eq!((sender.slot, outcome), (1, ProbeResult::Received(vec![2])));
     }
 
     #[test]
