@@ -77,7 +77,7 @@ fn a_daemon_that_is_killed_under_load_carries_traffic_again() -> Result<()> {
     }
     outages.sort();
     let (median, worst) = (outages[outages.len() / 2], outages[outages.len() - 1]);
-    println!("{restarts} restarts: no traffic for {median:.0?} (median), {worst:.0?} at worst");
+    println!("{restarts} restarts: no traffic for {median:.2?} (median), {worst:.2?} at worst");
     Host::stop_all(sending)?;
     receiving.stop()?;
     let totals = daemon.stop()?;

@@ -86,14 +86,14 @@ Results, in the folder: points/ has a file for each point, by which a sweep that
 traffic.csv a row for each point, seed and traffic; network.csv one for each point and seed;
 summary.csv the mean of each metric over all seeds, with its 95 % confidence interval (Student's t).
 
-On several machines: `sluice sweep plan` writes scripts whose jobs run --part I/N of the sweep into a
-folder that all of them see, and `sluice sweep collect` joins it. The joined bytes are the same.
+On several machines: `sluice sweep plan` writes scripts whose jobs run --part I/N of the sweep into
+a folder that all of them see, and `sluice sweep collect` joins it. The joined bytes are the same.
 
 JSON: points, done, missing[] (of all, or of the part), missed (points with an expectation that does
 not hold), files[]
 
-Exit codes: 0 every point is there and every expectation holds, 1 not so, 2 the scenario is wrong, or
-a file cannot be read or written.";
+Exit codes: 0 every point is there and every expectation holds, 1 not so, 2 the scenario is wrong,
+or a file cannot be read or written.";
 
 /// Parses `I/N`.
 fn part_of(text: &str) -> Result<(usize, usize), String> {
