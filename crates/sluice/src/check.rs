@@ -60,16 +60,16 @@ sluiced rejects a file with an error. It accepts one with warnings: its threshol
 other, or its settings of cables and frames, so that no-drop priorities may lose frames.
 Errors and warnings go to standard error, with the lines of the file.
 
-For a valid file it reports the sizes of its buffer, and for how long the headroom of each
-no-drop priority lasts at its port's speed if the peer does not stop: frames may be lost if
-our loop stalls for longer, whatever the cable is. The longest stall comes from the daemon that
---socket names, or from the running one if it has this file; with --measured, and without either, it
-is measured here. Headroom that lasts shorter causes a warning.
+For a valid file it reports the sizes of its buffer, and for how long the headroom of each no-drop
+priority lasts at its port's speed if the peer does not stop: frames may be lost if our loop
+stalls for longer, whatever the cable is. The longest stall comes from the daemon that --socket
+names, or from the running one if it has this file; with --measured, and without either, it is
+measured here. Headroom that lasts shorter causes a warning.
 
     sluice check --measured lab.toml
 
-JSON: file, severity (error, warning, note), line and column (from 1; null: no location in the file),
-setting (empty: the whole file), message, cure (null: none is known, or needed).
+JSON: file, severity (error, warning, note), line and column (from 1; null: no location in the
+file), setting (empty: the whole file), message, cure (null: none is known, or needed).
 
 Exit codes: 0 all files are right, 1 with --strict: there are warnings, 2 a file is wrong (or
 standard output cannot be written).";

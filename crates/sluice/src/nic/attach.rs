@@ -73,20 +73,23 @@ pub struct Attach {
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
 The interface's root qdisc becomes `sluice_nic`, with eight queues, one a priority, paced at the
-speed of the switch's port: a veth has no speed of its own, and what was held back would overrun the
-switch's headroom at once. A program at ingress receives the PFC frames. Frames that an earlier qdisc
-held are dropped by the kernel when it is replaced, as ever. `sluice nic detach` restores a qdisc that
-was replaced; one that it could not restore, with classes for example, is replaced only with --force.
+speed of the switch's port: a veth has no speed of its own, and what was held back would overrun
+the switch's headroom at once. A program at ingress receives the PFC frames. Frames that an
+earlier qdisc held are dropped by the kernel when it is replaced, as ever. `sluice nic detach`
+restores a qdisc that was replaced; one that it could not restore, with classes for example, is
+replaced only with --force.
 
 For containers, attach from outside, after the interface was moved: --netns PID.
 
-With --dcbx the command stays. It advertises PFC by LLDP, willing to take over the switch's, in the
-version of DCBX that the switch speaks, and prints each change of what is agreed. Without an agreement
-no pause is honored. At its end it withdraws itself, and the qdisc stays without no-drop priorities.
+With --dcbx the command stays. It advertises PFC by LLDP, willing to take over the switch's, in
+the version of DCBX that the switch speaks, and prints each change of what is agreed. Without an
+agreement no pause is honored. At its end it withdraws itself, and the qdisc stays without no-drop
+priorities.
 
-JSON: device, netns, speed_bps, no_drop[], trust, port_priority, order, limit_bytes, replaced (the kind
-of a root qdisc that was there; null: the kernel's default). With --dcbx one line, and one for each
-change: device, version, state, reason, local_no_drop[], peer_no_drop[], no_drop[] (honored).";
+JSON: device, netns, speed_bps, no_drop[], trust, port_priority, order, limit_bytes, replaced (the
+kind of a root qdisc that was there; null: the kernel's default). With --dcbx one line, and one
+for each change: device, version, state, reason, local_no_drop[], peer_no_drop[], no_drop[]
+(honored).";
 
 /// Take everything of `sluice nic` off an interface, and restore its qdisc of before; what its
 /// queues hold is dropped.

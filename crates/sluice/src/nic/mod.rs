@@ -21,15 +21,15 @@ pub struct Arguments {
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
-No kernel honors PFC on a veth. `attach` gives the interface a queueing discipline that does: what the
-switch has paused is held back, and sockets that sent it wait. It takes Linux 6.16 or later with
-CONFIG_NET_SCH_BPF (`check` tests whether this one has it) and root. No process stays, except with
---dcbx, and all of it goes away with the interface.
+No kernel honors PFC on a veth. `attach` gives the interface a queueing discipline that does: what
+the switch has paused is held back, and sockets that sent it wait. It takes Linux 6.16 or later
+with CONFIG_NET_SCH_BPF (`check` tests whether this one has it) and root. No process stays, except
+with --dcbx, and all of it goes away with the interface.
 
     sluice nic check
     sluice nic attach eth0 --speed 10G --trust dscp --no-drop 3
-    sluice nic attach eth0 --netns lab-a --switch lab      # speed and priorities from the switch
-    sluice nic attach eth0 --speed 10G --dcbx              # PFC as agreed with the switch; until Ctrl-C
+    sluice nic attach eth0 --netns lab-a --switch lab    # speed and priorities from the switch
+    sluice nic attach eth0 --speed 10G --dcbx            # as agreed with the switch; until Ctrl-C
     sluice nic show --watch
     sluice nic detach eth0";
 

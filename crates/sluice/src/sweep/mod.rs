@@ -73,8 +73,8 @@ enum Task {
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
-A scenario has a [[vary]] for each setting that a sweep varies, and [sweep] seeds. Every combination
-of values is a point, which is run with each seed:
+A scenario has a [[vary]] for each setting that a sweep varies, and [sweep] seeds. Every
+combination of values is a point, which is run with each seed:
 
     [[vary]]                               [[vary]]                      [sweep]
     set = \"traffic.rdma.rate\"              set = \"link.0.cable_m\"        seeds = 5
@@ -82,15 +82,16 @@ of values is a point, which is run with each seed:
                                            to = 100
                                            step = 30
 
-Results, in the folder: points/ has a file for each point, by which a sweep that was killed goes on;
-traffic.csv a row for each point, seed and traffic; network.csv one for each point and seed;
-summary.csv the mean of each metric over all seeds, with its 95 % confidence interval (Student's t).
+Results, in the folder: points/ has a file for each point, by which a sweep that was killed goes
+on; traffic.csv a row for each point, seed and traffic; network.csv one for each point and seed;
+summary.csv the mean of each metric over all seeds, with its 95 % confidence interval
+(Student's t).
 
 On several machines: `sluice sweep plan` writes scripts whose jobs run --part I/N of the sweep into
 a folder that all of them see, and `sluice sweep collect` joins it. The joined bytes are the same.
 
-JSON: points, done, missing[] (of all, or of the part), missed (points with an expectation that does
-not hold), files[]
+JSON: points, done, missing[] (of all, or of the part), missed (points with an expectation that
+does not hold), files[]
 
 Exit codes: 0 every point is there and every expectation holds, 1 not so, 2 the scenario is wrong,
 or a file cannot be read or written.";
