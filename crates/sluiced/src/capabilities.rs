@@ -7,6 +7,7 @@
 //! their bytes gains nothing else. Source: capabilities(7); docs/service.md, "The unit";
 //! docs/reliability.md, "Privilege".
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -95,7 +96,8 @@ impl Capabilities {
     /// Returns the settings of a configuration that take what these capabilities, which were given
     /// up, would allow: a restart is needed.
     pub fn needs(&self, config: &Config) -> Vec<String> {
-        let refused = settings_that_need(config).into_iter().filter(|(needed, _)| self.0.contains(needed));
+        let needed = settings_that_need(config, first_unprivileged_port()).into_iter();
+        let refused = needed.filter(|(needed, _)| self.0.contains(needed));
         let line = |(needed, setting): (Capability, String)| {
             format!("{setting}: takes {needed}, which sluiced gave up after its start, as nothing needed it")
         };
@@ -103,8 +105,15 @@ impl Capabilities {
     }
 }
 
-/// Returns the settings that take a capability of their own.
-fn settings_that_need(config: &Config) -> Vec<(Capability, String)> {
+/// Returns the first TCP port of this network namespace that any process may listen on.
+fn first_unprivileged_port() -> u32 {
+    let setting = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").ok();
+    setting.and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
+}
+
+/// Returns the settings that take a capability of their own, where TCP ports below
+/// `first_unprivileged` take one.
+fn settings_that_need(config: &Config, first_unprivileged: u32) -> Vec<(Capability, String)> {
     let mut needed = Vec::new();
     for destination in &config.telemetry.destinations {
         if destination.vpn_instance.is_some() {
@@ -112,7 +121,8 @@ fn settings_that_need(config: &Config) -> Vec<(Capability, String)> {
             needed.push((Capability::CAP_SYS_ADMIN, setting));
         }
     }
-    if config.metrics.as_ref().is_some_and(|metrics| (1..1024).contains(&metrics.listen.port())) {
+    let is_privileged = |port: u16| (1..first_unprivileged).contains(&u32::from(port));
+    if config.metrics.as_ref().is_some_and(|metrics| is_privileged(metrics.listen.port())) {
         needed.push((Capability::CAP_NET_BIND_SERVICE, "metrics.listen".to_owned()));
     }
     needed
@@ -122,7 +132,8 @@ fn settings_that_need(config: &Config) -> Vec<(Capability, String)> {
 /// CAP_BPF loads programs with CAP_SYS_ADMIN.
 fn needed_later(config: &Config, has_bpf: bool) -> CapsHashSet {
     let mut needed: CapsHashSet = NEEDED_LATER.into_iter().collect();
-    needed.extend(settings_that_need(config).into_iter().map(|(capability, _)| capability));
+    let settings = settings_that_need(config, first_unprivileged_port());
+    needed.extend(settings.into_iter().map(|(capability, _)| capability));
     if !has_bpf {
         needed.insert(Capability::CAP_SYS_ADMIN);
     }
@@ -216,13 +227,25 @@ mod tests {
     const LOW_PORT: &str = "[metrics]\nenabled = true\nlisten = \"127.0.0.1:99\"\n";
 
     #[test]
+    fn which_ports_take_a_capability_is_a_setting_of_the_kernel() {
+        let high = LOW_PORT.replace(":99", ":2000");
+        let needs = |text: &str, first| settings_that_need(&config(text), first).len();
+        assert_eq!([needs(LOW_PORT, 1024), needs(LOW_PORT, 99), needs(LOW_PORT, 0)], [1, 0, 0]);
+        assert_eq!([needs(&high, 1024), needs(&high, 2001)], [0, 1]);
+        assert!(first_unprivileged_port() <= 65_536);
+    }
+
+    #[test]
     fn a_setting_keeps_what_it_takes() {
         let of = |more: &str, has_bpf| needed_later(&config(more), has_bpf).len() - NEEDED_LATER.len();
-        assert_eq!((of("", true), of("", false), of(LOW_PORT, true)), (0, 1, 1));
+        let low = usize::from(first_unprivileged_port() > 99);
+        assert_eq!((of("", true), of("", false), of(LOW_PORT, true)), (0, 1, low));
         let given_up = with(&[(Capability::CAP_NET_BIND_SERVICE, "")]);
         assert_eq!(given_up.needs(&config("")), [""; 0]);
-        let [refused] = &given_up.needs(&config(LOW_PORT))[..] else { panic!("one setting") };
-        assert!(refused.starts_with("metrics.listen: takes CAP_NET_BIND_SERVICE, which"), "{refused}");
+        let refused = given_up.needs(&config(LOW_PORT));
+        assert_eq!(refused.len(), low);
+        let names_it = |line: &String| line.starts_with("metrics.listen: takes CAP_NET_BIND_SERVICE, which");
+        assert!(refused.iter().all(names_it), "{refused:?}");
         assert!(Capabilities::default().needs(&config(LOW_PORT)).is_empty(), "nothing was given up");
     }
 
