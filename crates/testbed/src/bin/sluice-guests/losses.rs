@@ -20,10 +20,10 @@ pub struct FrameLosses {
 impl FrameLosses {
     /// Reads the losses of a guest at one of its NICs.
     pub fn read(guest: &mut Guest, nic: &str) -> Result<Self> {
-        let dropped = "busybox awk '{ n += $2 } END { print n+0 }'";
+        // The root of several queues counts what theirs have dropped once more.
+        let dropped = "/^qdisc/ { root = $2 ~ /^mq/ } /dropped/ && !root { sub(/.*dropped /, \"\"); n += $1 } END { print n+0 }";
         Ok(Self {
-            queueing: guest
-                .number_of(&format!("tc -s qdisc show dev {nic} | grep -o 'dropped [0-9]*' | {dropped}"))?,
+            queueing: guest.number_of(&format!("tc -s qdisc show dev {nic} | busybox awk '{dropped}'"))?,
             nic: guest.number_of(&format!("cat /sys/class/net/{nic}/statistics/rx_dropped"))?,
             backlog: guest.number_of("echo $((0x$(busybox cut -d' ' -f2 /proc/net/softnet_stat)))")?,
         })

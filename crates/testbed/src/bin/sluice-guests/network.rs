@@ -124,10 +124,12 @@ fn config(bed: &Testbed, speed: &str) -> String {
 }
 
 /// Sets up both NICs of a guest. On the first one, the priority of a socket is the number of the
-/// queue; frames of RoCE have priority 3 there, and those of ICMP priority 5.
+/// queue; frames of RoCE have priority 3 there, and those of ICMP priority 5. Debian's default,
+/// `fq_codel`, drops what has waited, and so what a pause makes wait.
 fn set_up(guest: &mut Guest) -> Result<()> {
     let queues: Vec<String> = (0..8).map(|queue| format!("1@{queue}")).collect();
     guest.run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")?;
+    guest.run("echo pfifo_fast > /proc/sys/net/core/default_qdisc")?;
     for (nic, name) in [(0, "vhost0"), (1, "veth0")] {
         let number = guest.number;
         guest.run(&format!(
