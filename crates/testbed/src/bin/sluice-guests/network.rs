@@ -23,6 +23,9 @@ pub struct Network {
     /// None while it is restarted.
     daemon: Option<Daemon>,
     switch: Namespace,
+    hosts: Namespace,
+    image: Image,
+    interrupted: Arc<AtomicBool>,
     config: String,
     bed: Testbed,
 }
@@ -37,19 +40,35 @@ impl Network {
         }
         let config = config(&bed, speed);
         let daemon = bed.daemon(&switch, &config)?;
-        let start = |(name, number)| {
-            let socket = bed.dir().join(format!("{name}.sock"));
-            let nics = (socket.as_path(), &*format!("tap-{name}"));
-            Guest::start(&hosts, image, (name, number), nics, Arc::clone(interrupted))
-        };
-        let mut guests = GUESTS.into_iter().map(start).collect::<Result<Vec<_>>>()?;
-        for guest in &mut guests {
-            guest.until_ready()?;
-            set_up(guest).with_context(|| format!("the set-up of guest {}", guest.name))?;
+        let (image, interrupted) = (image.clone(), Arc::clone(interrupted));
+        let (guests, daemon) = (Vec::new(), Some(daemon));
+        let mut network = Self { guests, daemon, switch, hosts, image, interrupted, config, bed };
+        for of_guest in GUESTS {
+            let guest = network.start(of_guest)?;
+            network.guests.push(guest);
         }
-        let network = Self { guests, daemon: Some(daemon), switch, config, bed };
+        network.guests.iter_mut().try_for_each(until_usable)?;
         network.until_up()?;
         Ok(network)
+    }
+
+    fn start(&self, (name, number): (&'static str, u8)) -> Result<Guest> {
+        let socket = self.bed.dir().join(format!("{name}.sock"));
+        let nics = (socket.as_path(), &*format!("tap-{name}"));
+        Guest::start(&self.hosts, &self.image, (name, number), nics, Arc::clone(&self.interrupted))
+    }
+
+    /// Kills the receiver's QEMU, and boots the guest again at the same socket.
+    pub fn replace_receiver(&mut self) -> Result<()> {
+        let of_guest = GUESTS[GUESTS.len() - 1];
+        drop(self.guests.pop());
+        self.daemon()?.until("the port of the killed guest is down", |seen| {
+            port(seen, of_guest.0).ok().filter(|port| !port.up).map(drop)
+        })?;
+        let mut guest = self.start(of_guest)?;
+        until_usable(&mut guest)?;
+        self.guests.push(guest);
+        self.until_up()
     }
 
     fn until_up(&self) -> Result<()> {
@@ -90,6 +109,12 @@ impl Network {
         let (receiver, senders) = self.guests.split_last_mut().expect("there are three");
         (senders, receiver)
     }
+}
+
+/// Waits until a guest has booted, and sets it up.
+fn until_usable(guest: &mut Guest) -> Result<()> {
+    guest.until_ready()?;
+    set_up(guest).with_context(|| format!("the set-up of guest {}", guest.name))
 }
 
 /// Makes the tap of a guest, and its way to a port of the switch.
