@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// Rows are numbered from 1.
-const ROWS: usize = 355;
+const ROWS: usize = 370;
 /// States of rows that name an implementation.
 const THERE: [&str; 3] = ["built", "partly", "differs on purpose"];
 /// States of rows that name none.
@@ -192,7 +192,7 @@ fn mistakes_are_found() -> Result<()> {
         &format!("`{this}::mistakes_are_found`"),
     );
     let rows: String = (3..=ROWS).map(|number| row(number, "not built", NOTHING, NOTHING)).collect();
-    let head = "| rows | |\n|---|---|\n| built | 2 |\n| partly | 0 |\n| differs on purpose | 0 |\n| not built | 353 |\n\
+    let head = "| rows | |\n|---|---|\n| built | 2 |\n| partly | 0 |\n| differs on purpose | 0 |\n| not built | 368 |\n\
                 | not applicable | 0 |\n| no test of its own | 1 |\n";
     let with = |second: &str| wrong(&format!("{head}{good}{second}{rows}"));
     let second = |locations: &str, tests: &str| with(&row(2, "built", locations, tests));

@@ -1,5 +1,6 @@
 //! A switch in one loop over two guests and a slow port in memory.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::task::Waker;
 
@@ -261,6 +262,76 @@ fn an_incast_into_a_slow_port_loses_nothing() {
         assert_eq!(port.groups[3].headroom.cells, 0);
     }
     assert_eq!(snapshot.memory_free_frames, FRAMES as u64);
+}
+
+/// Numbers of the frames of each flow (receiver, sender, priority, destination), as they arrive.
+#[derive(Default)]
+struct FlowOrder {
+    last: HashMap<(usize, [u8; 6], u8, [u8; 6]), u32>,
+}
+
+impl FlowOrder {
+    /// Checks that a frame comes after all earlier ones of its flow. Where `is_whole`, it is the
+    /// next one.
+    fn check(&mut self, receiver: usize, bytes: &[u8], is_whole: impl Fn(u8, [u8; 6]) -> bool) {
+        let (dst, src) = (bytes[..6].try_into().unwrap(), bytes[6..12].try_into().unwrap());
+        let (priority, number) = (bytes[14] >> 5, u32::from_be_bytes(bytes[18..22].try_into().unwrap()));
+        let last = self.last.entry((receiver, src, priority, dst)).or_default();
+        assert!(number > *last, "frame {number} of priority {priority} to {dst:?} comes after {last}");
+        assert!(!is_whole(priority, dst) || number == *last + 1, "{number} follows {last}");
+        *last = number;
+    }
+}
+
+/// Frames of a sender, a priority and a destination arrive in the order in which they were sent:
+/// through pauses, a slow port, guests that read late, frames of several buffers, and a flood that
+/// becomes unicast once the destination is learned.
+#[test]
+fn frames_of_a_flow_keep_their_order() {
+    let learned = 9;
+    for (queue_pairs, seed) in [(1, 1), (1, 2), (8, 3), (8, 4), (8, 5)] {
+        let mut lab = Lab::new(queue_pairs);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut sent: HashMap<(usize, u8, usize), u32> = HashMap::new();
+        let mut order = FlowOrder::default();
+        for turn in 0..6000 {
+            for _ in 0..if turn < 4000 { random.usize(..24) } else { 0 } {
+                let (n, priority) = (random.usize(..2), *random.choice([3, 5].iter()).unwrap());
+                let to = *random.choice([2, 1 - n, learned].iter()).unwrap();
+                let len = if random.u8(..) == 0 { 5000 } else { random.usize(64..1500) };
+                let mut bytes = frame(mac(to), n, priority, len);
+                let number = sent.entry((n, priority, to)).or_default();
+                bytes[18..22].copy_from_slice(&(*number + 1).to_be_bytes());
+                let pair = if queue_pairs == 8 { usize::from(priority) } else { 0 };
+                *number += u32::from(lab.send(n, pair, &bytes));
+            }
+            if turn == 2000 {
+                lab.wire.inject(frame(mac(0), learned, 0, 64));
+            }
+            lab.wire.limit_kicks(8);
+            lab.wire.set_transmit_room(if turn < 4000 { random.usize(..40) } else { 64 });
+            lab.turns(1);
+            let is_whole = |priority, dst| priority == 3 && dst != mac(learned).0;
+            lab.wire.take_sent().iter().for_each(|bytes| order.check(2, bytes, is_whole));
+            for n in 0..2 {
+                if random.u8(..8) == 0 || turn >= 4000 {
+                    let received = lab.received(n);
+                    let numbered = received.iter().filter(|bytes| bytes[6..12] != mac(learned).0);
+                    numbered.for_each(|bytes| order.check(n, bytes, is_whole));
+                }
+            }
+        }
+        for n in 0..2 {
+            for to in [2, 1 - n] {
+                let arrived = order.last[&(to, mac(n).0, 3, mac(to).0)];
+                assert_eq!(arrived, sent[&(n, 3, to)], "seed {seed}: {n} to {to}");
+                assert!(arrived > 1000, "{arrived}");
+            }
+        }
+        let snapshot = lab.snapshot();
+        assert!(snapshot.ports[..2].iter().all(|port| port.pfc_sent.frames > 10), "pauses");
+        assert_eq!(snapshot.memory_free_frames, FRAMES as u64);
+    }
 }
 
 /// A guest that takes nothing from its queue 3 blocks queue 3 to it, and no other queue or port.

@@ -210,22 +210,49 @@ fn a_socket_of_another_switch_stays() {
     assert!(!path.exists(), "the socket goes with its port");
 }
 
-/// QEMU that connects again enables the rings before it accepts features, and not once more.
-#[test]
-fn rings_that_are_enabled_before_features_are_accepted() {
-    let mut bench = Bench::new(settings(1));
+/// Connects a driver that sets the state of the rings before it accepts features, and not once
+/// more. All of its messages are answered when it returns.
+fn early(bench: &Bench, states: &[u32]) -> FrontEnd {
     let mut stream = UnixStream::connect(&bench.path).unwrap();
-    for ring in [0, 1] {
-        let set_vring_enable = [18_u32, 1, 8, ring, 1];
-        stream.write_all(&set_vring_enable.map(u32::to_le_bytes).concat()).unwrap();
+    for state in states {
+        for ring in [0, 1] {
+            let set_vring_enable = [18_u32, 1, 8, ring, *state];
+            stream.write_all(&set_vring_enable.map(u32::to_le_bytes).concat()).unwrap();
+        }
     }
     let mut driver = FrontEnd::prepare(stream, FrontEndSettings::default()).unwrap();
     driver.negotiate().unwrap();
     driver.share_memory().unwrap();
     driver.start_pair(0).unwrap();
+    driver.protocol().get_features().unwrap();
+    driver
+}
+
+/// QEMU that connects again enables the rings before it accepts features, and not once more.
+#[test]
+fn rings_that_are_enabled_before_features_are_accepted() {
+    let mut bench = Bench::new(settings(1));
+    let mut driver = early(&bench, &[1]);
     bench.open();
     exchange(&mut bench, &mut driver, 0);
     bench.close();
+}
+
+/// The last state counts, and only 0 and 1 are states: another one neither enables a ring nor
+/// disables it, nor does it end the connection.
+#[test]
+fn early_states_of_rings() {
+    for (states, is_enabled) in [(&[2][..], false), (&[1, 0], false), (&[1, 2], true), (&[u32::MAX], false)] {
+        let mut bench = Bench::new(settings(1));
+        let mut driver = early(&bench, states);
+        assert_eq!(bench.socket.is_linked(), is_enabled, "{states:?}");
+        for ring in [0, 1] {
+            driver.protocol().set_vring_enable(ring, true).unwrap();
+        }
+        bench.open();
+        exchange(&mut bench, &mut driver, 0);
+        bench.close();
+    }
 }
 
 /// The daemon restarts while a guest goes on; its front end connects again with the same memory.

@@ -23,6 +23,9 @@ pub struct Network {
     /// None while it is restarted.
     daemon: Option<Daemon>,
     switch: Namespace,
+    hosts: Namespace,
+    image: Image,
+    interrupted: Arc<AtomicBool>,
     config: String,
     bed: Testbed,
 }
@@ -37,19 +40,35 @@ impl Network {
         }
         let config = config(&bed, speed);
         let daemon = bed.daemon(&switch, &config)?;
-        let start = |(name, number)| {
-            let socket = bed.dir().join(format!("{name}.sock"));
-            let nics = (socket.as_path(), &*format!("tap-{name}"));
-            Guest::start(&hosts, image, (name, number), nics, Arc::clone(interrupted))
-        };
-        let mut guests = GUESTS.into_iter().map(start).collect::<Result<Vec<_>>>()?;
-        for guest in &mut guests {
-            guest.until_ready()?;
-            set_up(guest).with_context(|| format!("the set-up of guest {}", guest.name))?;
+        let (image, interrupted) = (image.clone(), Arc::clone(interrupted));
+        let (guests, daemon) = (Vec::new(), Some(daemon));
+        let mut network = Self { guests, daemon, switch, hosts, image, interrupted, config, bed };
+        for of_guest in GUESTS {
+            let guest = network.start(of_guest)?;
+            network.guests.push(guest);
         }
-        let network = Self { guests, daemon: Some(daemon), switch, config, bed };
+        network.guests.iter_mut().try_for_each(until_usable)?;
         network.until_up()?;
         Ok(network)
+    }
+
+    fn start(&self, (name, number): (&'static str, u8)) -> Result<Guest> {
+        let socket = self.bed.dir().join(format!("{name}.sock"));
+        let nics = (socket.as_path(), &*format!("tap-{name}"));
+        Guest::start(&self.hosts, &self.image, (name, number), nics, Arc::clone(&self.interrupted))
+    }
+
+    /// Kills the receiver's QEMU, and boots the guest again at the same socket.
+    pub fn replace_receiver(&mut self) -> Result<()> {
+        let of_guest = GUESTS[GUESTS.len() - 1];
+        drop(self.guests.pop());
+        self.daemon()?.until("the port of the killed guest is down", |seen| {
+            port(seen, of_guest.0).ok().filter(|port| !port.up).map(drop)
+        })?;
+        let mut guest = self.start(of_guest)?;
+        until_usable(&mut guest)?;
+        self.guests.push(guest);
+        self.until_up()
     }
 
     fn until_up(&self) -> Result<()> {
@@ -92,6 +111,12 @@ impl Network {
     }
 }
 
+/// Waits until a guest has booted, and sets it up.
+fn until_usable(guest: &mut Guest) -> Result<()> {
+    guest.until_ready()?;
+    set_up(guest).with_context(|| format!("the set-up of guest {}", guest.name))
+}
+
 /// Makes the tap of a guest, and its way to a port of the switch.
 fn plug(switch: &Namespace, hosts: &Namespace, name: &str) -> Result<()> {
     let (tap, end, bridge) = (format!("tap-{name}"), format!("end-{name}"), format!("br-{name}"));
@@ -124,10 +149,12 @@ fn config(bed: &Testbed, speed: &str) -> String {
 }
 
 /// Sets up both NICs of a guest. On the first one, the priority of a socket is the number of the
-/// queue; frames of RoCE have priority 3 there, and those of ICMP priority 5.
+/// queue; frames of RoCE have priority 3 there, and those of ICMP priority 5. Debian's default,
+/// `fq_codel`, drops what has waited, and so what a pause makes wait.
 fn set_up(guest: &mut Guest) -> Result<()> {
     let queues: Vec<String> = (0..8).map(|queue| format!("1@{queue}")).collect();
     guest.run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")?;
+    guest.run("echo pfifo_fast > /proc/sys/net/core/default_qdisc")?;
     for (nic, name) in [(0, "vhost0"), (1, "veth0")] {
         let number = guest.number;
         guest.run(&format!(

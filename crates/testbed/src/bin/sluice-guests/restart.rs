@@ -1,4 +1,4 @@
-//! The owner of the sockets goes and comes again while its guests live.
+//! The owner of the sockets goes and comes again while its guests live, and so does a guest.
 
 use std::time::Instant;
 
@@ -8,11 +8,23 @@ use crate::guest::ipv4;
 use crate::network::{Network, RECEIVER};
 use crate::verdict::Finding;
 
-/// Ends the daemon, starts another one in its place, and waits until the guests reach each other.
-pub fn run(network: &mut Network) -> Result<Finding> {
+/// Ends the daemon and starts another one in its place; then kills the receiver and boots it again.
+pub fn run(network: &mut Network) -> Result<Vec<Finding>> {
+    Ok(vec![
+        after("a restart of the daemon", network, Network::restart)?,
+        after("a guest that is killed and boots again", network, Network::replace_receiver)?,
+    ])
+}
+
+/// Does something, and waits until both senders reach the receiver.
+fn after(
+    what: &str,
+    network: &mut Network,
+    change: impl FnOnce(&mut Network) -> Result<()>,
+) -> Result<Finding> {
     let began = Instant::now();
-    if let Err(error) = network.restart() {
-        let text = format!("a restart of the daemon: its ports do not come up again: {error:#}");
+    if let Err(error) = change(network) {
+        let text = format!("{what}: the ports do not come up again: {error:#}");
         return Ok(Finding { good: Some(false), text });
     }
     let mut silent = Vec::new();
@@ -28,11 +40,9 @@ pub fn run(network: &mut Network) -> Result<Finding> {
     }
     let seconds = began.elapsed().as_secs_f64();
     let text = if silent.is_empty() {
-        format!(
-            "a restart of the daemon: all guests reach each other again, {seconds:.0} s after its end began"
-        )
+        format!("{what}: all guests reach each other again, {seconds:.0} s after it began")
     } else {
-        format!("a restart of the daemon: guests {} do not reach the receiver", silent.join(" and "))
+        format!("{what}: guests {} do not reach the receiver", silent.join(" and "))
     };
     Ok(Finding { good: Some(silent.is_empty()), text })
 }

@@ -5,6 +5,7 @@ use anyhow::Result;
 use testbed::{pauses_sent, port};
 
 use crate::guest::{Guest, ipv4};
+use crate::losses::FrameLosses;
 use crate::network::{GUESTS, Network, RECEIVER, XOFF_CELLS};
 use crate::verdict::Finding;
 
@@ -15,14 +16,12 @@ const SMALL: u64 = 50;
 /// The fewest datagrams of priority 3 for a run in which a queue is held back: their frames, of a
 /// cell at least, reach the threshold.
 pub const LEAST_DATAGRAMS: u64 = XOFF_CELLS as u64;
-/// Where the receiver's kernel loses datagrams that the switch has delivered, and the line that
-/// prints how many.
-const RECEIVER_LOSSES: [(&str, &str); 4] = [
-    // RcvbufErrors; NoPorts and other InErrors.
-    ("full socket buffer", "busybox awk '/^Udp: [0-9]/ { print $6 }' /proc/net/snmp"),
-    ("no socket or error", "busybox awk '/^Udp: [0-9]/ { print $3 + $4 - $6 }' /proc/net/snmp"),
-    ("NIC", "cat /sys/class/net/vhost0/statistics/rx_dropped"),
-    ("backlog", "echo $((0x$(busybox cut -d' ' -f2 /proc/net/softnet_stat)))"),
+/// Where the receiver's kernel loses datagrams that the switch has delivered.
+const RECEIVER_LOSSES: [&str; 4] = ["full socket buffer", "no socket or error", "NIC", "backlog"];
+/// Lines that print what its sockets lost: RcvbufErrors; NoPorts and other InErrors.
+const SOCKET_LOSSES: [&str; 2] = [
+    "busybox awk '/^Udp: [0-9]/ { print $6 }' /proc/net/snmp",
+    "busybox awk '/^Udp: [0-9]/ { print $3 + $4 - $6 }' /proc/net/snmp",
 ];
 /// Readings of a file, 2 s apart, after which no more arrives if all are equal.
 const EQUAL_SIZES: u32 = 5;
@@ -74,9 +73,7 @@ pub fn run(network: &mut Network, datagrams: u64) -> Result<Vec<Finding>> {
         anyhow::ensure!(is_good, "guest {}: {output}", sender.name);
         seen.unharmed += usize::from(output.contains("5 ended before 3"));
         seen.round_trips.extend(output.lines().filter(|line| line.contains("min/avg")).map(str::to_owned));
-        seen.dropped_by_senders += sender.number_of(
-            "tc -s qdisc show dev vhost0 | grep -o 'dropped [0-9]*' | busybox awk '{ n += $2 } END { print n+0 }'",
-        )?;
+        seen.dropped_by_senders += FrameLosses::read(sender, "vhost0")?.queueing;
         seen.dropped_by_senders +=
             sender.number_of("busybox awk '/^Udp: [0-9]/ { print $7 }' /proc/net/snmp")?; // SndbufErrors
     }
@@ -98,11 +95,8 @@ pub fn run(network: &mut Network, datagrams: u64) -> Result<Vec<Finding>> {
 
 /// Returns what the receiver has lost since its boot, in the order of [`RECEIVER_LOSSES`].
 fn receiver_losses(receiver: &mut Guest) -> Result<[u64; 4]> {
-    let mut losses = [0; 4];
-    for (loss, (_, line)) in losses.iter_mut().zip(RECEIVER_LOSSES) {
-        *loss = receiver.number_of(line)?;
-    }
-    Ok(losses)
+    let FrameLosses { nic, backlog, .. } = FrameLosses::read(receiver, "vhost0")?;
+    Ok([receiver.number_of(SOCKET_LOSSES[0])?, receiver.number_of(SOCKET_LOSSES[1])?, nic, backlog])
 }
 
 fn udp_port(sender: &Guest, priority: u8) -> u16 {
@@ -160,7 +154,7 @@ fn findings(seen: &SocketRun) -> Vec<Finding> {
     let [three, five] = seen.arrived;
     let trips = seen.round_trips.iter().filter_map(|line| line.split("= ").nth(1)).collect::<Vec<_>>();
     let receiver = RECEIVER_LOSSES.iter().zip(seen.lost_by_receiver);
-    let receiver: Vec<String> = receiver.map(|((location, _), lost)| format!("{location} {lost}")).collect();
+    let receiver: Vec<String> = receiver.map(|(location, lost)| format!("{location} {lost}")).collect();
     let hint = if seen.pauses == 0 { "; nothing was held back: choose a lower --speed" } else { "" };
     vec![
         Finding {
