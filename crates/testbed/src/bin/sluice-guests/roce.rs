@@ -86,25 +86,32 @@ impl RoceRun {
 
     fn text(&self) -> String {
         let FrameLosses { queueing, nic, backlog } = self.lost_by_guests;
-        let errors: Vec<_> = ERRORS.iter().zip(self.errors).filter(|&(_, errors)| errors > 0).collect();
-        let errors = match errors.as_slice() {
-            [] => "none out of sequence or sent again".to_owned(),
-            errors => errors.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", "),
-        };
+        let losses = [
+            ("the switch", self.lost_by_switch),
+            ("the guests' queues", queueing),
+            ("their NICs", nic),
+            ("their backlogs", backlog),
+            ("elsewhere", self.lost_elsewhere()),
+        ];
+        let errors = counted(ERRORS.into_iter().zip(self.errors));
+        let errors = errors.unwrap_or_else(|| "none out of sequence or sent again".to_owned());
+        let lost =
+            counted(losses.into_iter()).map_or("none lost".to_owned(), |lost| format!("lost in: {lost}"));
         let gave_up = match self.gave_up.as_slice() {
             [] => String::new(),
             outputs => format!("; {} of 2 senders gave up:\n{}", outputs.len(), outputs.join("\n")),
         };
         format!(
-            "{}: {} packets sent, {} received; {errors}; lost in the switch {}, guests' queues {queueing}, NICs {nic}, \
-             backlogs {backlog}, elsewhere {}{gave_up}",
-            self.program,
-            self.sent_packets,
-            self.received_packets,
-            self.lost_by_switch,
-            self.lost_elsewhere()
+            "{}: {} packets sent, {} received; {errors}; {lost}{gave_up}",
+            self.program, self.sent_packets, self.received_packets
         )
     }
+}
+
+/// Returns the counters that are not 0, with their names.
+fn counted<'n>(counters: impl Iterator<Item = (&'n str, u64)>) -> Option<String> {
+    let counted: Vec<_> = counters.filter(|&(_, n)| n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+    (!counted.is_empty()).then(|| counted.join(", "))
 }
 
 fn run_on(
@@ -214,10 +221,15 @@ mod tests {
     fn what_was_sent_again_is_apart_from_what_was_lost() {
         let good = RoceRun { sent_packets: 9, received_packets: 9, ..RoceRun::default() };
         assert!(good.is_good());
+        assert!(
+            good.text().ends_with("9 received; none out of sequence or sent again; none lost"),
+            "{}",
+            good.text()
+        );
         let again = RoceRun { errors: [0, 0, 4, 1, 0, 0], ..good };
         assert!(!again.is_good() && again.lost_elsewhere() == 0);
         assert!(
-            again.text().contains("duplicate_request 4, completer_retry_err 1; lost"),
+            again.text().contains("duplicate_request 4, completer_retry_err 1; none lost"),
             "{}",
             again.text()
         );
@@ -236,7 +248,7 @@ mod tests {
         assert!(!run.is_good());
         let text = run.text();
         assert!(
-            text.ends_with("lost in the switch 3, guests' queues 0, NICs 1, backlogs 2, elsewhere 4"),
+            text.ends_with("; lost in: the switch 3, their NICs 1, their backlogs 2, elsewhere 4"),
             "{text}"
         );
     }
