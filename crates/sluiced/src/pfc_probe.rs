@@ -4,11 +4,11 @@
 //! receive. So the ports send, one after the other, a PFC frame that enables no priority and so
 //! pauses nothing. Where another port of this switch, or the same one, receives such a frame within
 //! [`PATIENCE`], there is a cable or a loop between them, and both interfaces pass PFC. A loop that
-//! was stopped reads the frame later, and a peer that pauses meanwhile hides it, so a frame that was
-//! not received is sent again, up to [`FRAMES`] in all. Where no port receives one, the result is
-//! unknown, which is reported for a NIC. A frame that the kernel does not accept raises an alarm. A
-//! port that becomes no-drop later, by an agreement with its peer or a reload, has its turn then,
-//! once for each interface. Source: docs/behavior.md, "PFC and NICs".
+//! was stopped reads the frame later, and a peer that pauses meanwhile hides it, so a frame that
+//! was not received is sent again, up to [`FRAMES`] in all. Where no port receives one, the result
+//! is unknown, which is reported for a NIC. A frame that the kernel does not accept raises an
+//! alarm. A port that becomes no-drop later, by an agreement with its peer or a reload, has its
+//! turn then, once for each interface. Source: docs/behavior.md, "PFC and NICs".
 
 use std::collections::VecDeque;
 use std::io;
