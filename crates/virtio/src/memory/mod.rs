@@ -208,6 +208,12 @@ impl RingArea {
     pub(crate) fn prefetch(&self, offset: usize) {
         prefetch(self.start.wrapping_add(offset));
     }
+
+    /// Fetches an entry into the cache ahead of a write to it.
+    #[inline]
+    pub(crate) fn prefetch_to_write(&self, offset: usize) {
+        prefetch_to_write(self.start.wrapping_add(offset));
+    }
 }
 
 /// Fetches the cache line of an address ahead of its use.

@@ -73,7 +73,6 @@ impl<M: FrameMemory> VirtioPort<M> {
             0
         });
         for _ in 0..max.min(available.into()) {
-            queue.prefetch(Direction::FromGuest);
             let (head, bytes) = match queue.pop(Direction::FromGuest) {
                 Ok(Some(popped)) => popped,
                 Ok(None) => return,

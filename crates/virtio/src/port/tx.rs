@@ -166,7 +166,6 @@ impl<M: FrameMemory> VirtioPort<M> {
 /// Copies a frame to as many buffers as it needs.
 #[inline]
 fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> Result<Placed, RingFault> {
-    queue.prefetch(Direction::ToGuest);
     let Some((head, bytes)) = queue.pop(Direction::ToGuest)? else { return Ok(Placed::NoRoom) };
     if header == LONGEST_HEADER
         && let Some(buffer) = queue.single()?

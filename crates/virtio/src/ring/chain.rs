@@ -24,16 +24,25 @@ pub(crate) enum Direction {
 
 /// A descriptor, as it was read once.
 #[derive(Debug, Clone, Copy, Default)]
-struct Descriptor {
-    addr: u64,
+pub(crate) struct Descriptor {
+    /// Address of the bytes in the guest.
+    pub(crate) addr: u64,
     len: u32,
     flags: u16,
     next: u16,
 }
 
 impl Descriptor {
+    #[inline]
     fn new(addr: u64, rest: u64) -> Self {
         Self { addr, len: rest as u32, flags: (rest >> 32) as u16, next: (rest >> 48) as u16 }
+    }
+
+    /// Reads a descriptor of a table.
+    #[inline]
+    pub(crate) fn read(table: &RingArea, index: u16) -> Self {
+        let offset = usize::from(index) * DESC_BYTES;
+        Self::new(table.load_u64(offset), table.load_u64(offset + 8))
     }
 }
 
@@ -53,26 +62,40 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Reads the chain that begins with descriptor `head` of a table of `size`. Returns its bytes.
+    /// Reads the rest of the chain that begins with this descriptor of a table of `size`. Returns
+    /// its bytes.
     #[inline]
     pub(crate) fn read(
         &mut self,
         table: &RingArea,
-        (size, head): (u16, u16),
+        (size, first): (u16, Descriptor),
+        indirect: bool,
+        direction: Direction,
+    ) -> Result<u32, RingFault> {
+        let only = if direction == Direction::FromGuest { 0 } else { WRITE };
+        if first.flags == only && first.len > 0 {
+            self.segments[0] = (first.addr, first.len);
+            (self.count, self.is_indirect) = (1, false);
+            return Ok(first.len);
+        }
+        self.read_chain(table, (size, first), indirect, direction)
+    }
+
+    /// Reads the rest of a chain of several descriptors, or of one that breaks the rules.
+    #[inline(never)]
+    fn read_chain(
+        &mut self,
+        table: &RingArea,
+        (size, first): (u16, Descriptor),
         indirect: bool,
         direction: Direction,
     ) -> Result<u32, RingFault> {
         self.count = 0;
-        let descriptor = |index: u16| {
-            let offset = usize::from(index) * DESC_BYTES;
-            Descriptor::new(table.load_u64(offset), table.load_u64(offset + 8))
-        };
-        let first = descriptor(head);
         self.is_indirect = first.flags & INDIRECT != 0;
         if self.is_indirect {
             return self.read_table(table.memory(), first, indirect, direction);
         }
-        self.read_all(first, direction, |next| (next < size).then(|| descriptor(next)))
+        self.read_all(first, direction, |next| (next < size).then(|| Descriptor::read(table, next)))
     }
 
     /// Reads a chain that is in a table of its own.

@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, fence};
 use crate::memory::{GuestBytes, GuestMemory, RingArea};
 pub(crate) use crate::ring::chain::DESC_BYTES;
 pub use crate::ring::chain::MAX_SEGMENTS;
-use crate::ring::chain::{Chain, Direction};
+use crate::ring::chain::{Chain, Descriptor, Direction};
 use crate::ring::fault::RingFault;
 
 /// The most queue pairs of a port: one for each priority.
@@ -37,9 +37,10 @@ const RING_HEADER: usize = 4;
 const INDEX: usize = 2;
 /// Entries after which an event index that is not wanted is put behind the guest's index again.
 const FAR: u16 = 1 << 14;
-/// How many entries ahead descriptors are fetched into the cache, and buffers.
-const DESCRIPTORS_AHEAD: u16 = 12;
-const BUFFERS_AHEAD: u16 = 6;
+/// The most entries that are read ahead of their use.
+const AHEAD: usize = 64;
+/// Used entries of a cache line.
+const USED_OF_A_LINE: usize = 64 / USED_BYTES;
 /// Flag of the available ring: the guest wants no interrupt.
 const NO_INTERRUPT: u16 = 1;
 /// Flag of the used ring: the device wants no kick.
@@ -80,11 +81,51 @@ pub enum RingError {
     },
 }
 
-/// An index in a word of its own. The compiler reads it as a word, and that would wait for a recent
-/// store to the other half (store forwarding).
+/// An index of a ring, stored as a word. A half of a word is read with its other half, and would
+/// then wait until a recent store to one of them is in the cache, after all earlier stores to the
+/// guest's memory: no store is forwarded to a load that is wider.
 #[derive(Debug, Clone, Copy)]
-#[repr(align(4))]
-struct Apart(u16);
+struct Index(u32);
+
+impl Index {
+    fn new(index: u16) -> Self {
+        Self(index.into())
+    }
+
+    #[inline]
+    fn get(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// Moves it by a number of entries, which wraps around.
+    #[inline]
+    fn advance(&mut self, entries: u16) {
+        self.0 = u32::from(self.get().wrapping_add(entries));
+    }
+}
+
+/// Available entries that were read ahead of their use, from the next one on. Their descriptors and
+/// buffers come from the cache of the guest's core, so the requests for all of them are made before
+/// the first is waited for.
+#[derive(Debug)]
+struct Ahead {
+    entries: Box<[Entry; AHEAD]>,
+    next: usize,
+    end: usize,
+}
+
+/// An available entry: its head, and the first descriptor of its chain, each as read once.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    head: u16,
+    first: Descriptor,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { entries: Box::new([Entry::default(); AHEAD]), next: 0, end: 0 }
+    }
+}
 
 /// A split virtqueue.
 #[derive(Debug)]
@@ -96,18 +137,19 @@ pub struct Queue {
     event_index: bool,
     indirect: bool,
     /// The next available entry to process.
-    next_available: u16,
+    next_available: Index,
     /// The guest's available index, as last read.
-    seen_available: Apart,
+    seen_available: Index,
     /// The next used entry to write.
-    next_used: u16,
+    next_used: Index,
     /// The used index that the guest sees.
-    published: u16,
+    published: Index,
     /// True while kicks are wanted.
     armed: bool,
     /// The event index, at which the guest kicks, as last written.
     event_at: u16,
     stopped: Option<RingFault>,
+    ahead: Ahead,
     chain: Chain,
 }
 
@@ -138,13 +180,14 @@ impl Queue {
             size,
             event_index: config.event_index,
             indirect: config.indirect,
-            next_available: config.base,
-            seen_available: Apart(config.base),
-            next_used,
-            published: next_used,
+            next_available: Index::new(config.base),
+            seen_available: Index::new(config.base),
+            next_used: Index::new(next_used),
+            published: Index::new(next_used),
             armed: true,
             event_at: 0,
             stopped: None,
+            ahead: Ahead::default(),
             chain: Chain::default(),
         };
         queue.disarm();
@@ -153,7 +196,7 @@ impl Queue {
 
     /// Returns the next available entry to process: what a front end continues with.
     pub fn base(&self) -> u16 {
-        self.next_available
+        self.next_available.get()
     }
 
     /// Returns why the ring is stopped, if it is.
@@ -165,7 +208,7 @@ impl Queue {
     /// Stops the ring until it is configured again.
     pub(crate) fn stop(&mut self, fault: RingFault) {
         self.stopped = self.stopped.or(Some(fault));
-        self.seen_available = Apart(self.next_available);
+        self.seen_available = self.next_available;
     }
 
     /// Returns the number of available entries, after a look at the guest's index.
@@ -178,23 +221,24 @@ impl Queue {
             return Ok(0);
         }
         let index = self.available.load_u16(INDEX, Ordering::Acquire);
-        let count = index.wrapping_sub(self.next_available);
+        let count = index.wrapping_sub(self.next_available.get());
         if count > self.size {
             return Err(RingFault::IndexJump);
         }
-        self.seen_available = Apart(index);
+        self.seen_available = Index::new(index);
         Ok(count)
     }
 
     /// Returns the number of available entries as last read.
     #[inline]
     pub fn seen(&self) -> u16 {
-        self.seen_available.0.wrapping_sub(self.next_available)
+        self.seen_available.get().wrapping_sub(self.next_available.get())
     }
 
     /// True if an entry is available that no call has seen. For a look before a sleep.
     pub fn has_news(&self) -> bool {
-        self.stopped.is_none() && self.available.load_u16(INDEX, Ordering::Acquire) != self.next_available
+        self.stopped.is_none()
+            && self.available.load_u16(INDEX, Ordering::Acquire) != self.next_available.get()
     }
 
     /// Takes the next available chain of those last seen, and returns its head and the number of
@@ -207,38 +251,41 @@ impl Queue {
         if self.seen() == 0 {
             return Ok(None);
         }
-        let slot = usize::from(self.next_available & (self.size - 1));
-        let head = self.available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
+        if self.ahead.next == self.ahead.end {
+            self.read_ahead(direction);
+        }
+        let Entry { head, first } = self.ahead.entries[self.ahead.next % AHEAD];
         if head >= self.size {
             return Err(RingFault::HeadOutOfRange);
         }
-        self.next_available = self.next_available.wrapping_add(1);
-        let bytes = self.chain.read(&self.descriptors, (self.size, head), self.indirect, direction)?;
+        self.ahead.next += 1;
+        self.next_available.advance(1);
+        let bytes = self.chain.read(&self.descriptors, (self.size, first), self.indirect, direction)?;
         Ok(Some((head, bytes)))
     }
 
-    /// Fetches what the entries ahead need: the descriptor of one, and the buffer of a nearer one,
-    /// whose descriptor is there by then.
-    #[inline]
-    pub(crate) fn prefetch(&self, direction: Direction) {
-        if let Some(at) = self.descriptor_ahead(DESCRIPTORS_AHEAD) {
-            self.descriptors.prefetch(at);
+    /// Reads the entries of those last seen, and has the cache fetch what they need: all heads
+    /// first, then the descriptors, whose buffers are fetched while further ones are read.
+    #[inline(never)]
+    fn read_ahead(&mut self, direction: Direction) {
+        let Self { ahead, descriptors, available, used, .. } = self;
+        let (mask, next) = (self.size - 1, self.next_available.get());
+        let count = AHEAD.min(self.seen_available.get().wrapping_sub(next).into());
+        for (n, entry) in ahead.entries[..count].iter_mut().enumerate() {
+            let slot = usize::from(next.wrapping_add(n as u16) & mask);
+            entry.head = available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
+            descriptors.prefetch(usize::from(entry.head & mask) * DESC_BYTES);
         }
-        if let Some(at) = self.descriptor_ahead(BUFFERS_AHEAD) {
-            let addr = self.descriptors.load_u64(at);
-            self.memory().prefetch(addr, direction == Direction::ToGuest);
+        for line in 0..count.div_ceil(USED_OF_A_LINE) + 1 {
+            let slot = usize::from(self.next_used.get().wrapping_add((line * USED_OF_A_LINE) as u16) & mask);
+            used.prefetch_to_write(RING_HEADER + slot * USED_BYTES);
         }
-    }
-
-    /// Returns the offset of the descriptor of an entry ahead, if that was seen.
-    #[inline]
-    fn descriptor_ahead(&self, ahead: u16) -> Option<usize> {
-        if ahead >= self.seen() {
-            return None;
+        for entry in &mut ahead.entries[..count] {
+            // A head that does not exist is a fault when it is popped.
+            entry.first = Descriptor::read(descriptors, entry.head & mask);
+            descriptors.memory().prefetch(entry.first.addr, direction == Direction::ToGuest);
         }
-        let slot = usize::from(self.next_available.wrapping_add(ahead) & (self.size - 1));
-        let head = self.available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
-        Some(usize::from(head & (self.size - 1)) * DESC_BYTES)
+        (ahead.next, ahead.end) = (0, count);
     }
 
     /// Returns the bytes of the popped chain, if it is one segment.
@@ -254,7 +301,8 @@ impl Queue {
     /// Gives chains back that were popped last and are not used.
     #[inline]
     pub(crate) fn unpop(&mut self, chains: u16) {
-        self.next_available = self.next_available.wrapping_sub(chains);
+        self.next_available.advance(chains.wrapping_neg());
+        (self.ahead.next, self.ahead.end) = (0, 0);
     }
 
     /// Copies bytes of the popped chain from `skip` on.
@@ -296,20 +344,20 @@ impl Queue {
     /// [`Queue::publish`].
     #[inline]
     pub(crate) fn push_used(&mut self, head: u16, written: u32) {
-        let slot = usize::from(self.next_used & (self.size - 1));
+        let slot = usize::from(self.next_used.get() & (self.size - 1));
         self.used.store_used(RING_HEADER + slot * USED_BYTES, head.into(), written);
-        self.next_used = self.next_used.wrapping_add(1);
+        self.next_used.advance(1);
     }
 
     /// Shows the guest the used entries. Returns true if it wants an interrupt for them.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
-        let (before, now) = (self.published, self.next_used);
+        let (before, now) = (self.published.get(), self.next_used.get());
         if before == now {
             return false;
         }
         self.used.store_u16(INDEX, now, Ordering::Release);
-        self.published = now;
+        self.published = self.next_used;
         fence(Ordering::SeqCst); // the guest's wish is read after it can see the entries
         if self.event_index {
             let event = self.available.load_u16(self.used_event(), Ordering::Relaxed);
@@ -322,7 +370,7 @@ impl Queue {
     pub(crate) fn arm(&mut self) {
         self.armed = true;
         if self.event_index {
-            self.used.store_u16(self.available_event(), self.next_available, Ordering::Relaxed);
+            self.used.store_u16(self.available_event(), self.next_available.get(), Ordering::Relaxed);
         } else {
             self.used.store_u16(0, 0, Ordering::Relaxed);
         }
@@ -344,14 +392,14 @@ impl Queue {
     /// Keeps the event index, at which the guest kicks, far away while no kicks are wanted.
     #[inline]
     pub(crate) fn keep_disarmed(&mut self) {
-        if self.event_index && !self.armed && self.next_available.wrapping_sub(self.event_at) > FAR {
+        if self.event_index && !self.armed && self.next_available.get().wrapping_sub(self.event_at) > FAR {
             self.put_event_far();
         }
     }
 
     /// Puts the event index, which the guest's index must pass for a kick, just behind it.
     fn put_event_far(&mut self) {
-        self.event_at = self.next_available.wrapping_sub(1);
+        self.event_at = self.next_available.get().wrapping_sub(1);
         self.used.store_u16(self.available_event(), self.event_at, Ordering::Relaxed);
     }
 
@@ -363,7 +411,8 @@ impl Queue {
 
     /// True if the guest has made more entries available than were last seen.
     pub(crate) fn has_more_than_seen(&self) -> bool {
-        self.stopped.is_none() && self.available.load_u16(INDEX, Ordering::Acquire) != self.seen_available.0
+        self.stopped.is_none()
+            && self.available.load_u16(INDEX, Ordering::Acquire) != self.seen_available.get()
     }
 
     /// Offset of the index at which the guest wants an interrupt, in the available ring.
