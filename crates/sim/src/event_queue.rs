@@ -1,5 +1,10 @@
-//! Queue of future events in the order of time. Of two events at the same time, the one planned
-//! first comes first.
+//! Queue of future events in the order of time.
+//!
+//! Rule: of the events at the same time, those of the whole network come first, then those of each
+//! node in the order of the nodes. Those of one node come by kind, and of one kind in an order that
+//! a hash of time and number gives. So the order does not depend on when and by whom an event was
+//! planned, and is the same in a part of the network; and of two senders in step none is always
+//! first, as it would be by number: its congestion control would see the shorter queue each time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -42,7 +47,9 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    fn code(self) -> u128 {
+    /// Returns its kind and number.
+    #[inline]
+    fn parts(self) -> (u128, usize) {
         let (kind, number) = match self {
             Event::TxDone(line) => (0, line),
             Event::Arrive(line) => (1, line),
@@ -61,12 +68,14 @@ impl Event {
             Event::Timeout(flow) => (14, flow),
         };
         debug_assert!(number < 1 << NUMBER_BITS);
-        kind << NUMBER_BITS | number as u128
+        (kind, number)
     }
 
-    fn of(code: u128) -> Self {
-        let number = (code & ((1 << NUMBER_BITS) - 1)) as usize;
-        match code >> NUMBER_BITS & 15 {
+    /// Returns the event of an entry.
+    #[inline]
+    fn of(entry: u128) -> Self {
+        let number = (entry & ((1 << NUMBER_BITS) - 1)) as usize;
+        match entry >> KIND_SHIFT & 15 {
             0 => Event::TxDone(number),
             1 => Event::Arrive(number),
             2 => Event::Control(number),
@@ -87,9 +96,11 @@ impl Event {
 }
 
 const NUMBER_BITS: u32 = 22;
-const CODE_BITS: u32 = NUMBER_BITS + 4;
-/// Bits for the number of planned events, which keeps the order of two at the same time.
-const ORDER_BITS: u32 = 64 - CODE_BITS;
+/// Bits of the hash, above the number.
+const HASH_BITS: u32 = 24;
+const KIND_SHIFT: u32 = HASH_BITS + NUMBER_BITS;
+/// A node has the bits above the kind, and below the time.
+const NODE_SHIFT: u32 = KIND_SHIFT + 4;
 
 /// Log2 of the duration of one slot of the wheel in picoseconds: 2 ns.
 const SLOT_SHIFT: u32 = 11;
@@ -98,11 +109,29 @@ const SLOTS: u64 = 1024;
 /// The most entries of the current slot that are moved to make room for another.
 const SLOT_LIMIT: usize = 256;
 
-/// The place of an event in the queue, which may be taken long before the event is planned.
+/// The place of an event in the queue, which is known long before the event is planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ticket(u128);
 
-/// The event queue. An entry is one number, so that comparing is cheap: time, order, event.
+impl Ticket {
+    /// Returns the place of an event of a node.
+    #[inline]
+    pub(crate) fn new(at: Picos, node: usize, event: Event) -> Self {
+        let (kind, number) = event.parts();
+        let order = u128::from(hash(at, number)) << NUMBER_BITS | number as u128;
+        Self(u128::from(at) << 64 | (node as u128 + 1) << NODE_SHIFT | kind << KIND_SHIFT | order)
+    }
+}
+
+/// Returns bits that put numbers in another order at each time.
+#[inline]
+fn hash(at: Picos, number: usize) -> u64 {
+    let mixed = at.wrapping_add((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> (64 - HASH_BITS)
+}
+
+/// The event queue. An entry is one number, so that comparing is cheap: time, node, event.
 ///
 /// It consists of a wheel of short slots, which takes nearly all events, and a heap for distant
 /// events. The cost of an event does not depend on their number. The entries of a slot are sorted
@@ -122,8 +151,8 @@ pub(crate) struct Queue {
     far: BinaryHeap<Reverse<u128>>,
     /// True if the heap has entries of the current slot.
     is_crowded: bool,
-    planned: u64,
-    /// The event that was taken last.
+    /// The last of the events that were taken, in their order. One that was planned for its own
+    /// time may be taken after it and yet come before.
     taken: u128,
 }
 
@@ -138,24 +167,20 @@ impl Queue {
             used_words: 0,
             far: BinaryHeap::new(),
             is_crowded: false,
-            planned: 0,
             taken: 0,
         }
     }
 
-    /// Plans an event. An event in the past happens next.
-    #[inline]
-    pub(crate) fn schedule(&mut self, at: Picos, event: Event) {
-        let ticket = self.reserve(at, event);
-        self.plan(ticket);
+    /// Plans an event of the whole network.
+    pub(crate) fn schedule_global(&mut self, at: Picos, event: Event) {
+        let (kind, number) = event.parts();
+        self.insert(u128::from(at) << 64 | kind << KIND_SHIFT | number as u128);
     }
 
-    /// Takes the place of an event that would be planned now, without planning it.
+    /// Plans an event of a node. An event in the past happens next.
     #[inline]
-    pub(crate) fn reserve(&mut self, at: Picos, event: Event) -> Ticket {
-        self.planned += 1;
-        let order = u128::from(self.planned & ((1 << ORDER_BITS) - 1));
-        Ticket(u128::from(at) << 64 | order << CODE_BITS | event.code())
+    pub(crate) fn schedule(&mut self, at: Picos, node: usize, event: Event) {
+        self.insert(Ticket::new(at, node, event).0);
     }
 
     /// Plans an event at its place.
@@ -164,7 +189,7 @@ impl Queue {
         self.insert(ticket.0);
     }
 
-    /// True if an event is the one that was taken last, or would have come before it.
+    /// True if an event was taken, or would have come before one that was.
     #[inline]
     pub(crate) fn is_past(&self, ticket: Ticket) -> bool {
         ticket.0 <= self.taken
@@ -211,8 +236,18 @@ impl Queue {
         } else {
             self.current.pop();
         }
-        self.taken = entry;
+        self.taken = self.taken.max(entry);
         Some((at, Event::of(entry)))
+    }
+
+    /// Returns the time of the next event.
+    pub(crate) fn next_at(&mut self) -> Option<Picos> {
+        if self.current.is_empty() {
+            self.advance();
+        }
+        let near = self.current.last().copied();
+        let far = self.far.peek().map(|Reverse(entry)| *entry);
+        near.into_iter().chain(far).min().map(|entry| (entry >> 64) as Picos)
     }
 
     /// Advances the wheel to the next slot that has entries.
@@ -274,39 +309,56 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn earlier_first_and_then_in_the_order_of_planning() {
+    fn earlier_first_and_then_by_node_and_kind() {
         let mut queue = Queue::new();
         let planned = [
-            (7, Event::Sample),
-            (5, Event::Message(3)),
-            (5, Event::TxDone((1 << NUMBER_BITS) - 1)),
-            (9, Event::Arrive(2)),
-            (5, Event::Due(1)),
-            (0, Event::Control(4)),
+            (7, 2, Event::TxDone(3)),
+            (5, 2, Event::Message(3)),
+            (5, 1, Event::TxDone((1 << NUMBER_BITS) - 1)),
+            (9, 0, Event::Arrive(2)),
+            (5, 1, Event::Due(9)),
+            (5, 1, Event::Arrive(8)),
+            (0, 5, Event::Control(4)),
         ];
-        for (at, event) in planned {
-            queue.schedule(at, event);
+        for (at, node, event) in planned {
+            queue.schedule(at, node, event);
         }
+        queue.schedule_global(5, Event::Fault(1));
         let taken: Vec<_> = std::iter::from_fn(|| queue.next(8)).collect();
-        assert_eq!(taken, [planned[5], planned[1], planned[2], planned[4], planned[0]]);
-        assert_eq!((queue.next(8), queue.next(9)), (None, Some(planned[3])));
+        let of = |n: usize| (planned[n].0, planned[n].2);
+        assert_eq!(taken, [of(6), (5, Event::Fault(1)), of(2), of(5), of(4), of(1), of(0)]);
+        assert_eq!((queue.next(8), queue.next(9)), (None, Some(of(3))));
+    }
+
+    /// Of two that are due together, each comes first half of the time.
+    #[test]
+    fn ties_favor_none() {
+        for [a, b] in [[0, 1], [2, 4], [7, 4000], [512, 513]] {
+            let is_first =
+                |at: Picos| Ticket::new(at, 1, Event::Arrive(a)).0 < Ticket::new(at, 1, Event::Arrive(b)).0;
+            for step in [81_920, 83_840, 1_000_000] {
+                let first = (0..10_000).filter(|frame| is_first(frame * step)).count();
+                assert!((4_700..5_300).contains(&first), "{a}, {b}, each {step} ps: {first}");
+            }
+        }
     }
 
     /// An event that is planned late comes where it would have come.
     #[test]
-    fn a_reserved_slot_is_kept() {
+    fn a_ticket_is_kept() {
         let mut queue = Queue::new();
-        queue.schedule(5, Event::Due(1));
-        let ticket = queue.reserve(7, Event::TxDone(2));
-        queue.schedule(7, Event::Due(3));
+        queue.schedule(5, 1, Event::Due(1));
+        let ticket = Ticket::new(7, 1, Event::TxDone(2));
+        queue.schedule(7, 1, Event::Due(3));
         assert_eq!((queue.next(9), queue.is_past(ticket)), (Some((5, Event::Due(1))), false));
         queue.plan(ticket);
         assert_eq!((queue.next(9), queue.is_past(ticket)), (Some((7, Event::TxDone(2))), true));
-        let never_planned = queue.reserve(7, Event::TxDone(4));
+        let never_planned = Ticket::new(7, 1, Event::Arrive(4));
         assert!(!queue.is_past(never_planned));
-        assert_eq!((queue.next(9), queue.is_past(never_planned)), (Some((7, Event::Due(3))), false));
-        queue.schedule(8, Event::Due(5));
-        assert_eq!((queue.next(9), queue.is_past(never_planned)), (Some((8, Event::Due(5))), true));
+        assert_eq!((queue.next(9), queue.is_past(never_planned)), (Some((7, Event::Due(3))), true));
+        // One that is planned for the present comes next, and what was past remains so.
+        queue.schedule(7, 1, Event::TxDone(3));
+        assert_eq!((queue.next(9), queue.is_past(never_planned)), (Some((7, Event::TxDone(3))), true));
     }
 
     /// Plans far more events than the limit of one slot, some of them while that slot is current.
@@ -314,35 +366,41 @@ mod tests {
     fn a_crowd_at_one_time() {
         let mut queue = Queue::new();
         let numbers = 0..4 * SLOT_LIMIT;
-        numbers.clone().for_each(|number| queue.schedule(7, Event::FlowStart(number)));
-        for number in numbers.clone() {
-            assert_eq!(queue.next(7), Some((7, Event::FlowStart(number))));
-            queue.schedule(7 + (number % 2) as Picos, Event::Message(number));
+        numbers.clone().for_each(|number| queue.schedule(7, 1, Event::FlowStart(number)));
+        let mut taken = Vec::new();
+        for _ in numbers.clone() {
+            let Some((7, Event::FlowStart(number))) = queue.next(7) else {
+                panic!("{} were taken", taken.len())
+            };
+            queue.schedule(7, 2, Event::Message(number));
+            taken.push(number);
         }
-        for odd in 0..2 {
-            for number in numbers.clone().filter(|number| number % 2 == odd) {
-                assert_eq!(queue.next(9), Some((7 + odd as Picos, Event::Message(number))));
-            }
-        }
+        taken.sort_unstable();
+        assert!(taken.into_iter().eq(numbers.clone()));
+        let messages = std::iter::from_fn(|| queue.next(7)).count();
+        assert_eq!(messages, numbers.len());
         assert_eq!(queue.next(Picos::MAX), None);
     }
 
     proptest! {
         /// Compares random plans at all distances, and random steps of time, with a sorted list.
         #[test]
-        fn agrees_with_a_sorted_list(steps in proptest::collection::vec((0u64..40, 0u64..1000, 0u64..6), 1..400)) {
+        fn agrees_with_a_sorted_list(
+            steps in proptest::collection::vec((0u64..40, 0u64..1000, 0u64..6, 0usize..9), 1..400),
+        ) {
             let mut queue = Queue::new();
             let (mut model, mut now) = (Vec::new(), 0);
-            for (number, (shift, part, take)) in steps.into_iter().enumerate() {
+            for (number, (shift, part, take, node)) in steps.into_iter().enumerate() {
                 let at = now + (part << shift) / 1000;
-                queue.schedule(at, Event::Due(number));
-                model.push((at, number));
+                queue.schedule(at, node, Event::Due(number));
+                model.push((at, node, number));
                 for _ in 0..take / 2 {
-                    model.sort_unstable();
+                    model.sort_unstable_by_key(|&(at, node, number)| (at, node, hash(at, number), number));
                     let until = now + (1 << shift);
-                    let expected = model.first().filter(|(at, _)| *at <= until).copied();
-                    prop_assert_eq!(queue.next(until), expected.map(|(at, number)| (at, Event::Due(number))));
-                    if let Some((at, _)) = expected {
+                    let expected = model.first().filter(|(at, ..)| *at <= until).copied();
+                    let event = expected.map(|(at, _, number)| (at, Event::Due(number)));
+                    prop_assert_eq!(queue.next(until), event);
+                    if let Some((at, ..)) = expected {
                         now = at;
                         model.remove(0);
                     }
@@ -367,6 +425,6 @@ mod tests {
             Event::WatchdogPoll(11),
             Event::Sample,
         ];
-        assert_eq!(events.map(|event| Event::of(event.code())), events);
+        assert_eq!(events.map(|event| Event::of(Ticket::new(7, 4095, event).0)), events);
     }
 }

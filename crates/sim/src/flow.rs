@@ -17,10 +17,11 @@ use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::Dcqcn;
 use endpoint::feedback::FlowPath;
 use endpoint::retransmission::Retransmission;
+use wire::random::Random;
 
 use self::acked::AckedSender;
 use crate::packet::{AckContent, Packet, PacketHeaders};
-use crate::scenario::{Pattern, Traffic};
+use crate::scenario::{Pattern, SizeTable, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 use crate::trace::int_log::IntLog;
 
@@ -40,6 +41,12 @@ pub(crate) fn frames_of(bytes: u64, frame_bytes: u64) -> (u64, u16) {
     let frames = bytes.div_ceil(frame_bytes).max(1);
     let rest = bytes.saturating_sub((frames - 1) * frame_bytes).max(MIN_FRAME_BYTES);
     (frames, rest.min(frame_bytes) as u16)
+}
+
+/// Returns the generator of a flow: those of two flows or seeds have nothing in common.
+fn random_of(seed: u64, flow: usize) -> Random {
+    let of_flow = Random::new(flow as u64).bits();
+    Random::new(Random::new(seed ^ of_flow).bits())
 }
 
 /// One flow: its sender and its receiver.
@@ -85,10 +92,14 @@ pub(crate) struct Sender {
     pub(crate) message_bytes: u64,
     /// Messages that are ready: the number after the last frame, and its length.
     to_send: VecDeque<(u64, u16)>,
+    /// The number after the last frame of the last message.
+    end: u64,
     /// True if the flow is in a queue of its host, or an event will put it there.
     pub(crate) is_listed: bool,
     pub(crate) sent_frames: u64,
     pub(crate) messages: u64,
+    /// Random numbers of this flow alone.
+    random: Random,
     reaction: Option<Dcqcn>,
     /// `None` if frames are not acknowledged.
     pub(crate) acked: Option<Box<AckedSender>>,
@@ -101,8 +112,6 @@ pub(crate) struct Receiver {
     /// them.
     messages: VecDeque<Message>,
     first_message: u64,
-    /// The number after the last frame of the last message.
-    end: u64,
     /// The number after the highest frame number that has arrived.
     next_number: u64,
     /// Numbers below `next_number` that have not arrived: the end of each range, by its beginning.
@@ -128,7 +137,7 @@ pub(crate) struct Receiver {
 
 /// A message at its receiver.
 #[derive(Debug, Clone, Copy)]
-struct Message {
+pub(crate) struct Message {
     /// The numbers of its first frame, and after its last.
     begin: u64,
     end: u64,
@@ -168,7 +177,7 @@ impl Flow {
         mut headers: PacketHeaders,
         overhead_bytes: u16,
         path: &FlowPath,
-        measured_from: Picos,
+        (seed, measured_from): (u64, Picos),
     ) -> Self {
         headers.ecn = if traffic.ecn || traffic.dcqcn.is_some() { ECT0 } else { 0 };
         let line_bytes = u64::from(traffic.frame_bytes) + u64::from(overhead_bytes);
@@ -206,9 +215,11 @@ impl Flow {
                 frame_bytes: u64::from(traffic.frame_bytes),
                 message_bytes,
                 to_send: VecDeque::new(),
+                end: 0,
                 is_listed: false,
                 sent_frames: 0,
                 messages: 0,
+                random: random_of(seed, headers.flow),
                 reaction,
                 acked: traffic.acks.as_ref().map(|acks| Box::new(AckedSender::new(acks, path))),
             },
@@ -236,42 +247,53 @@ impl Flow {
     }
 
     /// Returns when the first message is ready: those of a Poisson flow come at random times from
-    /// the start. `None` if there is none before the flow stops. `random` is from 0 (excluded) to
-    /// 1.
-    pub(crate) fn first_message(&self, now: Picos, random: f64) -> Option<Picos> {
+    /// the start. `None` if there is none before the flow stops.
+    pub(crate) fn first_message(&mut self, now: Picos) -> Option<Picos> {
         let first = match self.sender.pattern {
-            Pattern::Poisson { .. } => self.next_random(now, random),
+            Pattern::Poisson { .. } => self.next_random(now),
             _ => now,
         };
         (first < self.sender.stop).then_some(first)
     }
 
-    /// Adds a message that is ready, of `bytes` bytes or as long as all. Returns the time of the
-    /// next; `random` is from 0 (excluded) to 1.
-    pub(crate) fn add_message(&mut self, bytes: Option<u64>, now: Picos, random: f64) -> Option<Picos> {
-        self.push_message(bytes.unwrap_or(self.sender.message_bytes), now);
+    /// Adds a message that is ready, of one of `sizes` or as long as all. Returns it with the time
+    /// of the next.
+    pub(crate) fn add_message(&mut self, sizes: Option<&SizeTable>, now: Picos) -> (Message, Option<Picos>) {
+        let bytes = sizes.map(|sizes| sizes.quantile(self.sender.random.fraction()));
+        let message = self.push_message(bytes.unwrap_or(self.sender.message_bytes), now);
+        (message, self.next_message(now))
+    }
+
+    /// Returns when the message after one that is ready now is.
+    fn next_message(&mut self, now: Picos) -> Option<Picos> {
         let next = match self.sender.pattern {
             Pattern::Incast { every_ns, .. } => now + of_ns(every_ns),
-            Pattern::Poisson { .. } => self.next_random(now, random),
+            Pattern::Poisson { .. } => self.next_random(now),
             _ => return None,
         };
         (next < self.sender.stop).then_some(next)
     }
 
-    /// Adds a message of `bytes` bytes.
-    pub(crate) fn push_message(&mut self, bytes: u64, now: Picos) {
-        let Self { sender, receiver, .. } = self;
+    /// Adds a message of `bytes` bytes to what is to be sent. Returns it for its receiver.
+    pub(crate) fn push_message(&mut self, bytes: u64, now: Picos) -> Message {
+        let sender = &mut self.sender;
         let (frames, last_len) = frames_of(bytes, sender.frame_bytes);
-        let (begin, end) = (receiver.end, receiver.end + frames);
+        let (begin, end) = (sender.end, sender.end + frames);
         sender.messages += 1;
         sender.left_frames += frames;
         sender.to_send.push_back((end, last_len));
-        receiver.messages.push_back(Message { begin, end, bytes, begun_at: now, received_frames: 0 });
-        receiver.end = end;
+        sender.end = end;
+        Message { begin, end, bytes, begun_at: now, received_frames: 0 }
+    }
+
+    /// Prepares the receiver for a message, before its first frame arrives.
+    pub(crate) fn expect_message(&mut self, message: Message) {
+        self.receiver.messages.push_back(message);
     }
 
     /// Returns when the next message of a Poisson flow is ready.
-    fn next_random(&self, now: Picos, random: f64) -> Picos {
+    fn next_random(&mut self, now: Picos) -> Picos {
+        let random = self.sender.random.fraction();
         let Sender { message_bytes, frame_bytes, line_bytes, .. } = self.sender;
         let bytes = message_bytes + message_bytes.div_ceil(frame_bytes) * (line_bytes - frame_bytes);
         now + (-random.ln() * of_bytes(bytes, self.sender.rate_bps) as f64) as Picos
@@ -578,6 +600,6 @@ mod tests {
         };
         let headers = PacketHeaders { flow: 0, from: 0, to: 1, priority: 0, dscp: 0, ecn: 0, len: 1000 };
         let path = FlowPath { max_bps: 1_000_000_000, base_rtt_ns: 10_000, hops: 0, frame_bytes: 1000 };
-        Flow::new((0, &traffic), 0, headers, 0, &path, 0)
+        Flow::new((0, &traffic), 0, headers, 0, &path, (1, 0))
     }
 }

@@ -108,7 +108,7 @@ impl Host {
                 true
             }
             Some(due) => {
-                wires.queue.schedule(due, Event::Due(number));
+                wires.queue.schedule(due, self.node, Event::Due(number));
                 true
             }
             None => false,
@@ -181,7 +181,7 @@ impl Host {
             int.sent(number, frame);
         }
         if let Some(acked) = &mut flow.sender.acked {
-            acked.plan_timeout(number, &mut wires.queue);
+            acked.plan_timeout(number, self.node, &mut wires.queue);
         }
         self.schedule(number, flow, wires);
         let packet = flow.packet();

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::event_queue::{Event, Queue, Ticket};
+use crate::mail::Mail;
 use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
@@ -26,6 +27,8 @@ pub(crate) struct Links {
     pub(crate) latency: Option<Box<LatencyLog>>,
     /// In-band telemetry, if a flow uses it.
     pub(crate) int: Option<Box<IntLog>>,
+    /// What goes to each other part of the network.
+    pub(crate) mail: Vec<Mail>,
 }
 
 impl Links {
@@ -35,7 +38,8 @@ impl Links {
             |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
         let lines: Vec<LinkDirection> = links.iter().enumerate().flat_map(ends).collect();
         let (queue, packets, wake_at) = (Queue::new(), Packets::default(), vec![NEVER; lines.len()]);
-        Self { now: 0, queue, directions: lines, packets, wake_at, latency: None, int: None }
+        let (latency, int, mail) = (None, None, Vec::new());
+        Self { now: 0, queue, directions: lines, packets, wake_at, latency, int, mail }
     }
 
     /// True if a link direction may send a frame now.
@@ -60,8 +64,38 @@ impl Links {
     #[inline]
     pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
         debug_assert!(self.is_idle(line));
+        let at = self.directions[line].send(len, self.now);
+        match self.directions[line].other_part {
+            None => self.fly(line, at, len, bytes),
+            Some(part) => self.mail[part].frames.push((line, at, Packet { len, bytes: *bytes })),
+        }
+    }
+
+    /// Puts a frame on a link direction, at whose end it is to arrive at `at`.
+    #[inline]
+    pub(crate) fn fly(&mut self, line: usize, at: Picos, len: u16, bytes: &[u8; CARRIED_BYTES]) {
         let packet = self.packets.put(len, bytes);
-        self.directions[line].send(len, packet, self.now, &mut self.queue);
+        self.directions[line].fly(at, packet, &mut self.queue);
+    }
+
+    /// Takes over the receiver's side of a link direction from another part.
+    pub(crate) fn take_receiver(&mut self, line: usize, other: &mut Links) {
+        let (this, theirs) = (&mut self.directions[line], &mut other.directions[line]);
+        (this.counts.arrived, this.counts.cut) = (theirs.counts.arrived, theirs.counts.cut);
+        this.in_flight = std::mem::take(&mut theirs.in_flight);
+        this.pending_control = std::mem::take(&mut theirs.pending_control);
+        for frame in this.in_flight.iter_mut().chain(&mut this.pending_control) {
+            let Packet { len, bytes } = other.packets.at(frame.packet);
+            frame.packet = self.packets.put(*len, bytes);
+        }
+    }
+
+    /// Takes over the sender's side of a link direction from another part.
+    pub(crate) fn take_sender(&mut self, line: usize, other: &Links) {
+        let (this, theirs) = (&mut self.directions[line], &other.directions[line]);
+        let DirectionCounts { arrived, cut, .. } = this.counts;
+        this.counts = DirectionCounts { arrived, cut, ..theirs.counts };
+        this.free_at = theirs.free_at;
     }
 
     /// The frame that arrives now over a link direction, if any: the event may belong to a frame
@@ -90,7 +124,8 @@ impl Links {
         let Some(packet) = this.arrived(&mut self.queue) else { return };
         let at = self.now + this.response;
         this.pending_control.push_back(InFlightFrame { at, packet });
-        self.queue.schedule(at, Event::Control(line));
+        let node = this.to.node;
+        self.queue.schedule(at, node, Event::Control(line));
     }
 
     /// Takes the PFC frame of a link direction that takes effect now.
@@ -129,7 +164,7 @@ impl Links {
     pub(crate) fn wake(&mut self, line: usize, at: Picos) {
         if at < self.wake_at[line] {
             self.wake_at[line] = at;
-            self.queue.schedule(at, Event::Wake(line));
+            self.queue.schedule(at, self.directions[line].from.node, Event::Wake(line));
         }
     }
 
@@ -179,6 +214,8 @@ pub(crate) struct LinkDirection {
     arrive_at: Picos,
     /// PFC frames that have arrived and have not taken effect; `at` is the time when they do.
     pending_control: VecDeque<InFlightFrame>,
+    /// The part of the network at its end, if its beginning alone belongs to this part.
+    pub(crate) other_part: Option<usize>,
     /// True if the frames are captured.
     pub(crate) is_captured: bool,
     pub(crate) counts: DirectionCounts,
@@ -215,6 +252,7 @@ impl LinkDirection {
             in_flight: VecDeque::new(),
             arrive_at: 0,
             pending_control: VecDeque::new(),
+            other_part: None,
             is_captured: false,
             counts: DirectionCounts::default(),
         }
@@ -249,19 +287,25 @@ impl LinkDirection {
         self.speed_bps
     }
 
-    /// Sends a frame from `now` on.
+    /// Sends a frame from `now` on. Returns when it arrives.
     #[inline]
-    fn send(&mut self, len: u16, packet: u32, now: Picos, queue: &mut Queue) {
+    fn send(&mut self, len: u16, now: Picos) -> Picos {
         self.counts.sent += 1;
         let time = self.time_of(len);
         self.counts.busy += time;
         self.counts.bytes += self.bytes_of(len);
         self.free_at = now + time;
-        (self.end, self.reports_end) = (queue.reserve(self.free_at, Event::TxDone(self.number)), false);
-        let at = now + time + self.propagation;
+        self.end = Ticket::new(self.free_at, self.from.node, Event::TxDone(self.number));
+        self.reports_end = false;
+        self.free_at + self.propagation
+    }
+
+    /// Adds a frame in flight.
+    #[inline]
+    fn fly(&mut self, at: Picos, packet: u32, queue: &mut Queue) {
         if self.in_flight.is_empty() {
             self.arrive_at = at;
-            queue.schedule(at, Event::Arrive(self.number));
+            queue.schedule(at, self.to.node, Event::Arrive(self.number));
         }
         self.in_flight.push_back(InFlightFrame { at, packet });
     }
@@ -273,7 +317,7 @@ impl LinkDirection {
         self.counts.arrived += 1;
         if let Some(next) = self.in_flight.front() {
             self.arrive_at = next.at;
-            queue.schedule(next.at, Event::Arrive(self.number));
+            queue.schedule(next.at, self.to.node, Event::Arrive(self.number));
         } else {
             self.arrive_at = 0;
         }

@@ -1,5 +1,5 @@
 //! The network in virtual time: events are processed one by one, in the order of time, and each
-//! moves one frame by one step.
+//! moves one frame by one step. Of two at the same time, that of the first node comes first.
 //!
 //! ```text
 //! Due ─▶ host sends ─▶ LineFree, Arrive ─▶ switch receives, queues, sends
@@ -12,16 +12,17 @@ mod negotiation;
 
 use endpoint::feedback::FlowPath;
 use wire::mac::MacAddr;
-use wire::random::Random;
 
 use self::jobs::Job;
 pub(crate) use self::negotiation::LldpEnd;
 use self::negotiation::Negotiation;
 use crate::event_queue::Event;
-use crate::flow::{CompletedMessage, Flow};
+use crate::flow::{CompletedMessage, Flow, Message};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links};
+use crate::mail::Mail;
 use crate::packet::{AckContent, Content, PacketHeaders, host_mac};
+use crate::part_of::PartOf;
 use crate::routes::{Routes, base_rtt_ns};
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;
@@ -69,14 +70,26 @@ pub struct Simulation<'s> {
     pub(crate) negotiation: Negotiation,
     /// Static entries that faults have set.
     changed_routes: Vec<Route>,
-    random: Random,
     pub(crate) events: u64,
+    /// Of these, the events of the whole network.
+    pub(crate) global_events: u64,
+    /// Which nodes are simulated here.
+    pub(crate) parts: PartOf,
 }
 
 impl<'s> Simulation<'s> {
     /// Creates the network of a scenario, at time 0.
     pub fn new(scenario: &'s Scenario) -> Self {
+        Self::part(scenario, PartOf::whole(scenario))
+    }
+
+    /// Creates a part of the network: nothing happens at the nodes of other parts.
+    pub(crate) fn part(scenario: &'s Scenario, parts: PartOf) -> Self {
         let mut wires = Links::new(&scenario.links);
+        wires.mail.resize_with(parts.count(), Mail::default);
+        for line in &mut wires.directions {
+            line.other_part = parts.other(line.to.node).filter(|_| parts.owns(line.from.node));
+        }
         let (mut node_indices, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
             match kind {
@@ -97,13 +110,13 @@ impl<'s> Simulation<'s> {
             wires.latency = Some(Box::new(log));
         }
         wires.int = IntLog::new(scenario, flows.iter().map(|flow| flow.traffic));
-        wires.queue.schedule(of_ns(scenario.sample_ns), Event::Sample);
+        wires.queue.schedule_global(of_ns(scenario.sample_ns), Event::Sample);
         let jobs: Vec<Option<Job>> = scenario.traffic.iter().map(Job::new).collect();
         let step_count = |traffic: usize| jobs[traffic].as_ref().map_or(0, Job::step_count);
         let mut simulation = Self {
             record: Record::new(scenario, &wires, step_count),
             jobs,
-            negotiation: Negotiation::new(scenario, &mut wires),
+            negotiation: Negotiation::new(scenario, &mut wires, &parts),
             scenario,
             links: wires,
             node_indices,
@@ -112,8 +125,9 @@ impl<'s> Simulation<'s> {
             flows,
             traffic_flows,
             changed_routes: Vec::new(),
-            random: Random::new(scenario.seed),
             events: 0,
+            global_events: 0,
+            parts,
         };
         simulation.set_routes();
         simulation.plan_beginnings();
@@ -130,6 +144,9 @@ impl<'s> Simulation<'s> {
         let directions = &self.links.directions;
         let routes = Routes::shortest_over(nodes, links, |link| directions[2 * link].up);
         for route in routes.list() {
+            if !self.parts.owns(route.switch) {
+                continue;
+            }
             let device = self.device_of(route.switch);
             match forwarding {
                 Forwarding::ShortestPath => device.switch.set_static(host_mac(route.host), route.port),
@@ -139,7 +156,7 @@ impl<'s> Simulation<'s> {
             }
         }
         for (node, index) in self.node_indices.iter().enumerate() {
-            if let NodeIndex::Switch(device) = index
+            if let (NodeIndex::Switch(device), true) = (index, self.parts.owns(node))
                 && let Some(paths) = &mut self.devices[*device].paths
             {
                 paths.set_routes(node, nodes.len(), &routes);
@@ -156,6 +173,9 @@ impl<'s> Simulation<'s> {
     }
 
     fn set_route(&mut self, Route { switch, host, port }: Route) {
+        if !self.parts.owns(switch) {
+            return;
+        }
         let device = self.device_of(switch);
         device.switch.set_static(host_mac(host), port);
         if let Some(paths) = &mut device.paths {
@@ -168,12 +188,12 @@ impl<'s> Simulation<'s> {
         for (number, traffic) in self.scenario.traffic.iter().enumerate() {
             if let Start::At(at_ns) = traffic.start {
                 for flow in self.traffic_flows[number].clone() {
-                    self.links.queue.schedule(of_ns(at_ns), Event::FlowStart(flow));
+                    self.start_flow(flow, of_ns(at_ns));
                 }
             }
         }
         for (number, fault) in self.scenario.faults.iter().enumerate() {
-            self.links.queue.schedule(of_ns(fault.at_ns), Event::Fault(number));
+            self.links.queue.schedule_global(of_ns(fault.at_ns), Event::Fault(number));
         }
     }
 
@@ -205,12 +225,17 @@ impl<'s> Simulation<'s> {
     /// Runs until `at_ns`. Frames of captured links are passed to `tap`.
     pub fn run_until(&mut self, at_ns: u64, tap: &mut dyn FnMut(&Captured)) {
         let until = of_ns(at_ns.min(self.scenario.duration_ns));
+        self.run_through(until, tap);
+        self.links.now = until;
+    }
+
+    /// Processes the events until `until`, which is included.
+    pub(crate) fn run_through(&mut self, until: Picos, tap: &mut dyn FnMut(&Captured)) {
         while let Some((at, event)) = self.links.queue.next(until) {
             self.links.now = at;
             self.events += 1;
             self.dispatch(event, tap);
         }
-        self.links.now = until;
     }
 
     #[inline]
@@ -230,11 +255,18 @@ impl<'s> Simulation<'s> {
             }
             Event::FlowStart(flow) => self.begin(flow),
             Event::Message(flow) => self.add_message(flow),
-            Event::Fault(fault) => self.apply_fault(fault),
-            Event::Converge => self.set_routes(),
+            Event::Fault(_) | Event::Converge | Event::Sample => self.apply_global(event),
             Event::Timeout(flow) => self.expire(flow),
             Event::Negotiate(end) => self.negotiate(end),
-            Event::Sample => self.sample(),
+        }
+    }
+
+    fn apply_global(&mut self, event: Event) {
+        self.global_events += 1;
+        match event {
+            Event::Fault(fault) => self.apply_fault(fault),
+            Event::Converge => self.set_routes(),
+            _ => self.sample(),
         }
     }
 
@@ -330,8 +362,9 @@ impl<'s> Simulation<'s> {
 
     /// Sends what a flow may send now, and plans its timer.
     fn resume(&mut self, number: usize) {
-        if let Some(acked) = &mut self.flows[number].sender.acked {
-            acked.plan_timeout(number, &mut self.links.queue);
+        let flow = &mut self.flows[number];
+        if let Some(acked) = &mut flow.sender.acked {
+            acked.plan_timeout(number, flow.headers.from, &mut self.links.queue);
         }
         self.list_idle(number);
     }
@@ -340,7 +373,8 @@ impl<'s> Simulation<'s> {
     /// traffic.
     fn completed(&mut self, traffic: usize, flow: usize, message: CompletedMessage) {
         let now = self.links.now;
-        let is_last = self.record.completed((traffic, flow), message, now);
+        let node = self.flows[flow].headers.to;
+        let is_last = self.record.completed((traffic, flow, node), message, now);
         if let Some(job) = &mut self.jobs[traffic] {
             let first = self.traffic_flows[traffic].start;
             for (number, bytes) in job.arrived(flow - first, message.number) {
@@ -367,8 +401,15 @@ impl<'s> Simulation<'s> {
         for number in ready {
             self.record.begun(number, self.links.now);
             for flow in self.traffic_flows[number].clone() {
-                self.links.queue.schedule(self.links.now, Event::FlowStart(flow));
+                self.start_flow(flow, self.links.now);
             }
+        }
+    }
+
+    fn start_flow(&mut self, number: usize, at: Picos) {
+        let node = self.flows[number].headers.from;
+        if self.parts.owns(node) {
+            self.links.queue.schedule(at, node, Event::FlowStart(number));
         }
     }
 
@@ -381,9 +422,9 @@ impl<'s> Simulation<'s> {
             return;
         }
         if self.flows[number].begin(self.links.now) {
-            let first = self.flows[number].first_message(self.links.now, self.random.fraction());
-            if let Some(first) = first {
-                self.links.queue.schedule(first, Event::Message(number));
+            if let Some(first) = self.flows[number].first_message(self.links.now) {
+                let node = self.flows[number].headers.from;
+                self.links.queue.schedule(first, node, Event::Message(number));
             }
         } else {
             self.list(number);
@@ -391,17 +432,27 @@ impl<'s> Simulation<'s> {
     }
 
     fn add_message(&mut self, number: usize) {
-        let sizes = self.scenario.traffic[self.flows[number].traffic].sizes.as_ref();
-        let bytes = sizes.map(|sizes| sizes.quantile(self.random.fraction()));
-        let random = self.random.fraction();
-        if let Some(next) = self.flows[number].add_message(bytes, self.links.now, random) {
-            self.links.queue.schedule(next, Event::Message(number));
+        let flow = &mut self.flows[number];
+        let sizes = self.scenario.traffic[flow.traffic].sizes.as_deref();
+        let (message, next) = flow.add_message(sizes, self.links.now);
+        if let Some(next) = next {
+            self.links.queue.schedule(next, flow.headers.from, Event::Message(number));
         }
+        self.announce(number, message);
         self.list_idle(number);
     }
 
+    /// Prepares the receiver of a flow for a message.
+    fn announce(&mut self, number: usize, message: Message) {
+        match self.parts.other(self.flows[number].headers.to) {
+            None => self.flows[number].expect_message(message),
+            Some(part) => self.links.mail[part].messages.push((number, message)),
+        }
+    }
+
     fn push_message(&mut self, number: usize, bytes: u64) {
-        self.flows[number].push_message(bytes, self.links.now);
+        let message = self.flows[number].push_message(bytes, self.links.now);
+        self.announce(number, message);
         self.list_idle(number);
     }
 
@@ -476,7 +527,9 @@ impl<'s> Simulation<'s> {
             FaultKind::LinkDown { link } => [2 * link, 2 * link + 1].map(|line| self.cut(line)),
             FaultKind::LinkUp { link } => [2 * link, 2 * link + 1].map(|line| self.repair(line)),
             FaultKind::Storm { host, priorities, duration_ns } => {
-                let NodeIndex::Host(host) = self.node_indices[host] else { return };
+                let (NodeIndex::Host(host), true) = (self.node_indices[host], self.parts.owns(host)) else {
+                    return;
+                };
                 self.hosts[host].storm(priorities, of_ns(duration_ns), self.links.now);
                 self.hosts[host].send(&mut self.flows, &mut self.links);
                 [(), ()]
@@ -491,7 +544,7 @@ impl<'s> Simulation<'s> {
         if let Some(after_ns) = self.scenario.convergence_ns
             && is_link(self.scenario.faults[fault].kind)
         {
-            self.links.queue.schedule(self.links.now + of_ns(after_ns), Event::Converge);
+            self.links.queue.schedule_global(self.links.now + of_ns(after_ns), Event::Converge);
         }
     }
 
@@ -503,6 +556,9 @@ impl<'s> Simulation<'s> {
         self.record.pauses.forget(number, now);
         if let NodeIndex::Host(host) = self.node_indices[to.node] {
             self.hosts[host].link_changed(to.port, &self.links);
+        }
+        if !self.parts.owns(from.node) {
+            return;
         }
         match self.node_indices[from.node] {
             NodeIndex::Switch(device) => self.devices[device].port_down(from.port, &mut self.links),
@@ -518,6 +574,9 @@ impl<'s> Simulation<'s> {
         let line = &mut self.links.directions[number];
         line.up = true;
         let from = line.from;
+        if !self.parts.owns(from.node) {
+            return;
+        }
         match self.node_indices[from.node] {
             NodeIndex::Switch(device) => self.devices[device].port_up(from.port, &mut self.links),
             NodeIndex::Host(host) => {
@@ -530,8 +589,10 @@ impl<'s> Simulation<'s> {
 
     fn sample(&mut self) {
         let next: Picos = self.links.now + of_ns(self.scenario.sample_ns);
-        self.record.sample(self.links.now, &mut self.devices);
-        self.links.queue.schedule(next, Event::Sample);
+        let (devices, parts) = (&mut self.devices, &self.parts);
+        let own = devices.iter_mut().filter(|device| parts.owns(device.node));
+        self.record.sample(self.links.now, own);
+        self.links.queue.schedule_global(next, Event::Sample);
     }
 }
 
@@ -569,7 +630,7 @@ fn make_flows(
                 headers,
                 overhead_bytes,
                 &path,
-                of_ns(scenario.warmup_ns),
+                (scenario.seed, of_ns(scenario.warmup_ns)),
             ));
         }
         ranges.push(first..flows.len());

@@ -37,6 +37,7 @@ const SPARE_FRAMES: usize = RX_BATCH;
 #[derive(Debug)]
 pub(crate) struct SimSwitch {
     pub(crate) number: usize,
+    pub(crate) node: usize,
     pub(crate) switch: Switch,
     memory: HeapMemory,
     memory_frames: usize,
@@ -151,6 +152,7 @@ impl SimSwitch {
         }
         Self {
             number,
+            node,
             switch,
             memory,
             memory_frames,
@@ -242,7 +244,8 @@ impl SimSwitch {
         self.measure_lengths(wires.now);
         if self.switch.is_watching() && !self.poll_is_scheduled {
             self.poll_is_scheduled = true;
-            wires.queue.schedule((self.last_poll + TICK).max(wires.now), Event::Tick(self.number));
+            let at = (self.last_poll + TICK).max(wires.now);
+            wires.queue.schedule(at, self.node, Event::Tick(self.number));
         }
     }
 
@@ -265,7 +268,7 @@ impl SimSwitch {
             let at = picos(self.switch.next_tick());
             if at < self.watch_at {
                 self.watch_at = at;
-                wires.queue.schedule(at.max(wires.now), Event::WatchdogPoll(self.number));
+                wires.queue.schedule(at.max(wires.now), self.node, Event::WatchdogPoll(self.number));
             }
         }
     }
@@ -374,7 +377,8 @@ impl SimSwitch {
     fn plan_turn(&mut self, wires: &mut Links) {
         if let (Some(PollingSwitch { every, .. }), false) = (&self.software, self.poll_is_scheduled) {
             self.poll_is_scheduled = true;
-            wires.queue.schedule((self.last_poll + every).max(wires.now), Event::Iterate(self.number));
+            let at = (self.last_poll + every).max(wires.now);
+            wires.queue.schedule(at, self.node, Event::Iterate(self.number));
         }
     }
 

@@ -30,13 +30,27 @@ pub(crate) struct Record {
     pub(crate) traffic: Vec<TrafficRecord>,
     pub(crate) pauses: PauseLog,
     pub(crate) series: Series,
-    sampled_at: Picos,
+    /// The groups of the series, in the order of their first points.
+    groups: Vec<(GroupKey, GroupSeries)>,
+    /// By traffic: bytes on the wire that arrived until each point of the series.
+    point_bytes: Vec<Vec<u64>>,
+    /// Times of the points.
+    points: Vec<Picos>,
+    /// Messages that arrived, in the order of their arrival.
+    completions: Vec<(EventKey, MessageSpan)>,
     /// When the measuring window begins.
     measured_from: Picos,
-    /// Indices in `series.groups` by device, port and priority.
+    /// Indices in `groups` by device, port and priority.
     group_series: HashMap<(usize, usize, usize), usize>,
     devices: Vec<KnownDevice>,
 }
+
+/// Time and node of an event: of what is noted there, the order in the whole network. What a fault
+/// does is noted before the nodes.
+type EventKey = (Picos, Option<usize>);
+
+/// The point at which a group first held cells, then switch, port and priority.
+type GroupKey = (usize, usize, usize, usize);
 
 /// A switch as named in the series.
 #[derive(Debug)]
@@ -65,6 +79,18 @@ pub(crate) struct TrafficRecord {
     finite_messages: usize,
 }
 
+impl TrafficRecord {
+    /// Adds what arrived in another part of the network.
+    fn absorb(&mut self, other: &Self) {
+        self.begun_at = self.begun_at.or(other.begun_at);
+        self.bytes += other.bytes;
+        self.line_bytes += other.line_bytes;
+        self.last_arrival = self.last_arrival.max(other.last_arrival);
+        self.completions.extend(&other.completions);
+        self.completed += other.completed;
+    }
+}
+
 impl Record {
     /// Creates an empty record. `step_count` returns the messages of a collective, by traffic.
     pub(crate) fn new(scenario: &Scenario, wires: &Links, step_count: impl Fn(usize) -> usize) -> Self {
@@ -87,12 +113,14 @@ impl Record {
             }
             NodeKind::Host(_) => None,
         });
-        let series = Series { traffic_bps: vec![Vec::new(); scenario.traffic.len()], ..Series::default() };
         Self {
             traffic: traffic.collect(),
             pauses: PauseLog::new(scenario, wires),
-            series,
-            sampled_at: 0,
+            series: Series::default(),
+            groups: Vec::new(),
+            point_bytes: vec![Vec::new(); scenario.traffic.len()],
+            points: Vec::new(),
+            completions: Vec::new(),
             measured_from: of_ns(scenario.warmup_ns),
             group_series: HashMap::new(),
             devices: devices.collect(),
@@ -109,11 +137,11 @@ impl Record {
         traffic.last_arrival = Some(now);
     }
 
-    /// Records that a message of a flow of `traffic` is complete. True if it was the last of its
-    /// traffic.
+    /// Records that a message of a flow of `traffic` is complete at its receiver, a node. True if it
+    /// was the last of its traffic.
     pub(crate) fn completed(
         &mut self,
-        (traffic, flow): (usize, usize),
+        (traffic, flow, node): (usize, usize, usize),
         CompletedMessage { number, bytes, begun_at }: CompletedMessage,
         now: Picos,
     ) -> bool {
@@ -121,11 +149,11 @@ impl Record {
         record.completed += 1;
         if begun_at >= self.measured_from {
             record.completions.push(now - begun_at);
-            if self.series.completions.len() < MAX_SPANS {
+            if self.completions.len() < MAX_SPANS {
                 let (from_ns, to_ns) = (begun_at / NS, now / NS);
                 let ideal_ns = 0.0; // known at the end
                 let span = MessageSpan { traffic, flow, number, bytes, from_ns, to_ns, ideal_ns };
-                self.series.completions.push(span);
+                self.completions.push(((now, Some(node)), span));
             }
         }
         record.completed == record.finite_messages
@@ -150,20 +178,17 @@ impl Record {
     }
 
     /// Adds a point to each series.
-    pub(crate) fn sample(&mut self, now: Picos, devices: &mut [SimSwitch]) {
-        let step = (now - self.sampled_at).max(1);
-        self.sampled_at = now;
-        self.series.at_ns.push(now / NS);
-        for (traffic, bps) in self.traffic.iter_mut().zip(&mut self.series.traffic_bps) {
-            bps.push(traffic.fresh_line_bytes as f64 * 8e12 / step as f64);
-            traffic.fresh_line_bytes = 0;
+    pub(crate) fn sample<'d>(&mut self, now: Picos, devices: impl Iterator<Item = &'d mut SimSwitch>) {
+        self.points.push(now);
+        for (traffic, bytes) in self.traffic.iter_mut().zip(&mut self.point_bytes) {
+            bytes.push(std::mem::take(&mut traffic.fresh_line_bytes));
         }
         for device in devices {
             self.sample_groups(&mut device.switch, device.number, Instant(now / NS));
         }
         // Each group got a point just now, so every series has the same number of points.
-        let points = self.series.at_ns.len();
-        debug_assert!(self.series.groups.iter().all(|group| group.shared_cells.len() == points));
+        let points = self.points.len();
+        debug_assert!(self.groups.iter().all(|(_, group)| group.shared_cells.len() == points));
     }
 
     /// Adds a point for the groups of a switch. A group that holds cells for the first time also
@@ -184,7 +209,7 @@ impl Record {
                 let before = free_cells.len() - 1;
                 let series = *self.group_series.entry(key).or_insert_with(|| {
                     let xoff_cells: Vec<u32> = free_cells[..before].iter().map(threshold).collect();
-                    self.series.groups.push(GroupSeries {
+                    let group = GroupSeries {
                         switch: name.clone(),
                         port: port.name.clone(),
                         priority: priority as u8,
@@ -193,10 +218,11 @@ impl Record {
                         xon_cells: xoff_cells.iter().map(|&xoff| xon_cells(xoff, settings)).collect(),
                         xoff_cells,
                         headroom_size_cells: group.headroom_size_cells,
-                    });
-                    self.series.groups.len() - 1
+                    };
+                    self.groups.push(((before, device, p, priority), group));
+                    self.groups.len() - 1
                 });
-                let series = &mut self.series.groups[series];
+                let (_, series) = &mut self.groups[series];
                 series.shared_cells.push(group.shared.peak_read_cells);
                 series.headroom_cells.push(group.headroom.peak_read_cells);
                 series.xoff_cells.push(group.threshold_cells);
@@ -205,17 +231,65 @@ impl Record {
         }
     }
 
+    /// Sets the series from what was counted at each point.
+    fn set_series(&mut self) {
+        let since = std::iter::once(0).chain(self.points.iter().copied());
+        let steps: Vec<Picos> =
+            self.points.iter().zip(since).map(|(now, since)| (now - since).max(1)).collect();
+        let bps = |(&bytes, &step): (&u64, &Picos)| bytes as f64 * 8e12 / step as f64;
+        let of_traffic = |bytes: &Vec<u64>| bytes.iter().zip(&steps).map(bps).collect();
+        self.series.traffic_bps = self.point_bytes.iter().map(of_traffic).collect();
+        self.series.at_ns = self.points.iter().map(|at| at / NS).collect();
+        self.series.groups = values(&mut self.groups);
+        self.series.completions = values(&mut self.completions);
+    }
+
+    /// Adds the record of another part of the network. `is_theirs` returns whether a link direction
+    /// ends there.
+    pub(crate) fn absorb(&mut self, other: &mut Record, is_theirs: &dyn Fn(usize) -> bool) {
+        for (traffic, theirs) in self.traffic.iter_mut().zip(&other.traffic) {
+            traffic.absorb(theirs);
+        }
+        for (own, theirs) in self.point_bytes.iter_mut().zip(&other.point_bytes) {
+            own.iter_mut().zip(theirs).for_each(|(bytes, more)| *bytes += more);
+        }
+        self.groups.append(&mut other.groups);
+        self.groups.sort_by_key(|(key, _)| *key);
+        merge(&mut self.completions, &mut other.completions);
+        merge(&mut self.pauses.spans, &mut other.pauses.spans);
+        for (count, more) in self.pauses.pauses.iter_mut().zip(other.pauses.pauses) {
+            *count += more;
+        }
+        let lines = self.pauses.lines.iter_mut().zip(&mut other.pauses.lines).enumerate();
+        for (_, (own, theirs)) in lines.filter(|(line, _)| is_theirs(*line)) {
+            std::mem::swap(own, theirs);
+        }
+    }
+
     /// Ends the record with the run.
     pub(crate) fn end(&mut self, now: Picos) {
         for line in 0..self.pauses.lines.len() {
             self.pauses.forget(line, now);
         }
-        self.series.pauses = std::mem::take(&mut self.pauses.spans);
+        self.set_series();
+        self.series.pauses = values(&mut self.pauses.spans);
         self.series.pause_count = self.pauses.pauses;
         self.series
             .pauses
             .sort_by(|a, b| (a.from_ns, &a.port, a.priority).cmp(&(b.from_ns, &b.port, b.priority)));
     }
+}
+
+/// Takes the values of a log.
+fn values<K, V>(log: &mut Vec<(K, V)>) -> Vec<V> {
+    std::mem::take(log).into_iter().map(|(_, value)| value).collect()
+}
+
+/// Adds a log of another part of the network, and keeps what is first of both together.
+fn merge<V>(log: &mut Vec<(EventKey, V)>, other: &mut Vec<(EventKey, V)>) {
+    log.append(other);
+    log.sort_by_key(|(key, _)| *key);
+    log.truncate(MAX_SPANS);
 }
 
 /// Returns the XON limit for an XOFF threshold, in shared cells.
@@ -227,7 +301,7 @@ fn xon_cells(threshold_cells: u32, settings: &GroupSettings) -> u32 {
 #[derive(Debug)]
 pub(crate) struct PauseLog {
     lines: Vec<PausedPort>,
-    spans: Vec<PauseSpan>,
+    spans: Vec<(EventKey, PauseSpan)>,
     /// Number of pauses of each priority, beyond the spans that are kept as well.
     pauses: [u64; PRIORITIES],
 }
@@ -236,6 +310,7 @@ pub(crate) struct PauseLog {
 #[derive(Debug)]
 struct PausedPort {
     name: String,
+    node: usize,
     honored: u8,
     honors_pause: bool,
     speed_bps: u64,
@@ -248,6 +323,7 @@ impl PauseLog {
     fn new(scenario: &Scenario, wires: &Links) -> Self {
         let port = |line: &LinkDirection| PausedPort {
             name: scenario.end_name(line.to),
+            node: line.to.node,
             honored: honored(scenario, line.to),
             honors_pause: honors_pause(scenario, line.to),
             speed_bps: pause_speed_bps(scenario, line),
@@ -276,7 +352,8 @@ impl PauseLog {
             let ends = pfc.quanta[p] == 0 || port.until[p] <= now; // by XON, or by its timer before
             let time = of_ns(quanta_ns(pfc.quanta[p], port.speed_bps));
             if ends {
-                self.end(line, p, now);
+                let node = Some(port.node);
+                self.end(line, p, (now, node));
             }
             if pfc.quanta[p] != 0 {
                 let port = &mut self.lines[line];
@@ -288,10 +365,11 @@ impl PauseLog {
 
     /// Ends all pauses received over a link direction.
     pub(crate) fn forget(&mut self, line: usize, now: Picos) {
-        (0..PRIORITIES).for_each(|p| self.end(line, p, now));
+        (0..PRIORITIES).for_each(|p| self.end(line, p, (now, None)));
     }
 
-    fn end(&mut self, line: usize, p: usize, now: Picos) {
+    fn end(&mut self, line: usize, p: usize, at: EventKey) {
+        let now = at.0;
         let port = &mut self.lines[line];
         let (since, until) = (std::mem::replace(&mut port.since[p], NEVER), port.until[p].min(now));
         port.until[p] = NEVER;
@@ -301,7 +379,8 @@ impl PauseLog {
         self.pauses[p] += 1;
         if self.spans.len() < MAX_SPANS {
             let (from_ns, to_ns) = (since / NS, until / NS);
-            self.spans.push(PauseSpan { port: port.name.clone(), priority: p as u8, from_ns, to_ns });
+            let span = PauseSpan { port: port.name.clone(), priority: p as u8, from_ns, to_ns };
+            self.spans.push((at, span));
         }
     }
 }
@@ -345,6 +424,7 @@ mod tests {
     fn pauses_beyond_the_kept_spans_count() {
         let port = PausedPort {
             name: "h1".to_owned(),
+            node: 0,
             honored: 1 << 3,
             honors_pause: false,
             speed_bps: 10_000_000_000,

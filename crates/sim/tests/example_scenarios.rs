@@ -1,6 +1,8 @@
 //! The scenarios of `config/scenarios`: each meets its expectations, everything adds up on every
 //! node, and the statements in their comments are true.
 
+mod lab;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -114,6 +116,22 @@ fn main_figures(name: &str, outcome: &Results) -> String {
 
 /// Among them: rdma (row 254, with row 209's table of eight queues), flow-control (row 288),
 /// inspur-profile-a (row 332).
+/// The same bytes in several parts, of every scenario that can be divided.
+#[test]
+fn every_scenario_is_the_same_in_parts() {
+    for name in scenarios() {
+        let mut scenario = read(&name);
+        scenario.duration_ns = scenario.duration_ns.min(2 * MS);
+        let whole = run(&scenario);
+        for most in [2, 4] {
+            match lab::run_in_parts(&scenario, most) {
+                Ok(in_parts) => assert!(in_parts == whole, "{name} in {most} parts"),
+                Err(why) => assert!(why.contains("on one core"), "{name}: {why}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn every_scenario_meets_its_expectations() {
     let (mut table, mut wrong) = (

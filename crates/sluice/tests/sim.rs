@@ -312,3 +312,55 @@ fn latencies_links_and_groups_are_tables() {
     let row = groups.lines().find(|line| line.starts_with("s.p2,h2,3,")).unwrap();
     assert!(row.split(',').nth(6).unwrap().parse::<u64>().unwrap() > 0, "time in XOFF: {groups}");
 }
+
+/// Two leaves and two spines, and messages at random times between all hosts.
+const FABRIC: &str = "
+duration = \"300us\"
+[network]
+kind = \"leaf-spine\"
+leaves = 2
+spines = 2
+hosts_per_leaf = 3
+[[traffic]]
+name = \"all\"
+from = \"h[1-6]\"
+to = \"h[1-6]\"
+priority = 3
+pattern = \"poisson\"
+rate = \"10G\"
+bytes = 4096
+";
+
+#[test]
+fn threads_change_no_byte_of_the_results() {
+    let folder = folder();
+    fs::write(folder.path().join("fabric.toml"), FABRIC).unwrap();
+    for scenario in ["fabric.toml", "incast.toml"] {
+        let run = |threads: &str| {
+            let tables = ["--messages", "messages.csv", "--groups", "groups.csv", "--plots", "plots"];
+            let (code, out, error) =
+                sim(folder.path(), &[&["--json", "--threads", threads][..], &tables, &[scenario]].concat());
+            assert_eq!(code, 0, "{error}");
+            let files = ["messages.csv", "groups.csv", "plots/throughput.svg"];
+            let files = files.map(|file| fs::read(folder.path().join(file)).unwrap_or_default());
+            (out, files)
+        };
+        let one = run("1");
+        assert!(one.1[0].len() > 1000, "{scenario} has messages");
+        for threads in ["2", "4"] {
+            assert!(run(threads) == one, "{scenario} on {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn what_has_one_core_is_named() {
+    let folder = folder();
+    for (arguments, named) in [
+        (&["--pcap", "h1=h1.pcapng"][..], "--threads 2: frames for --pcap are captured on one core"),
+        (&["--set", "latency=true"], "--threads 2: latency = true is measured across the whole network"),
+    ] {
+        let (code, _, error) = sim(folder.path(), &[arguments, &["--threads", "2", "incast.toml"]].concat());
+        assert!(code == 2 && error.contains(named), "{code} {error}");
+    }
+}

@@ -87,12 +87,12 @@ impl AckedSender {
         }
     }
 
-    /// Plans the timer of flow `flow`, unless its event comes before.
-    pub(crate) fn plan_timeout(&mut self, flow: usize, queue: &mut Queue) {
+    /// Plans the timer of flow `flow`, of the host of node `node`, unless its event comes before.
+    pub(crate) fn plan_timeout(&mut self, flow: usize, node: usize, queue: &mut Queue) {
         let expires_at = picos(self.window.expires_at());
         if expires_at < self.timer_at {
             self.timer_at = expires_at;
-            queue.schedule(expires_at, Event::Timeout(flow));
+            queue.schedule(expires_at, node, Event::Timeout(flow));
         }
     }
 

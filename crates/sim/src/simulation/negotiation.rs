@@ -19,6 +19,7 @@ use wire::lldp::ChassisId;
 use crate::event_queue::Event;
 use crate::link::{LinkDirection, Links};
 use crate::packet::{host_mac, port_mac};
+use crate::part_of::PartOf;
 use crate::scenario::{HostNode, NodeKind, Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, of_ns};
 
@@ -58,7 +59,7 @@ impl LldpEnd {
 
 impl Negotiation {
     /// Creates the agents of a scenario, and plans their start.
-    pub(crate) fn new(scenario: &Scenario, links: &mut Links) -> Self {
+    pub(crate) fn new(scenario: &Scenario, links: &mut Links, parts: &PartOf) -> Self {
         let mut negotiation = Self { ends: Vec::new(), of_line: vec![None; links.directions.len()] };
         for line in &links.directions {
             let Some(settings) = settings(scenario, line) else { continue };
@@ -74,7 +75,12 @@ impl Negotiation {
                 settled: 0,
             });
         }
-        (0..negotiation.ends.len()).for_each(|end| links.queue.schedule(0, Event::Negotiate(end)));
+        for (number, end) in negotiation.ends.iter().enumerate() {
+            let node = links.directions[end.line].from.node;
+            if parts.owns(node) {
+                links.queue.schedule(0, node, Event::Negotiate(number));
+            }
+        }
         negotiation
     }
 
@@ -97,7 +103,8 @@ impl Negotiation {
         end.agent.take_events();
         end.next = polled.next.map_or(NEVER, |next| of_ns(next.as_nanos() as Nanos));
         if end.next != NEVER {
-            links.queue.schedule(end.next.max(now), Event::Negotiate(number));
+            let node = links.directions[end.line].from.node;
+            links.queue.schedule(end.next.max(now), node, Event::Negotiate(number));
         }
         if *end.status() != before {
             end.settled = now;
@@ -114,8 +121,18 @@ impl Negotiation {
         let direction = &links.directions[line];
         let Some(peer) = self.of_line[line ^ 1].filter(|_| direction.up) else { return };
         let at = links.now + direction.flight_time(frame.len() as u16) + READ_DELAY;
-        self.ends[peer].incoming.push_back((at, frame));
-        links.queue.schedule(at, Event::Negotiate(peer));
+        match direction.other_part {
+            None => self.take_in(peer, at, frame, links),
+            Some(part) => links.mail[part].lldp.push((peer, at, frame)),
+        }
+    }
+
+    /// Takes in a frame that an end is to read at `at`.
+    pub(crate) fn take_in(&mut self, end: usize, at: Picos, frame: Vec<u8>, links: &mut Links) {
+        let end_of = &mut self.ends[end];
+        end_of.incoming.push_back((at, frame));
+        let node = links.directions[end_of.line].from.node;
+        links.queue.schedule(at, node, Event::Negotiate(end));
     }
 
     /// Handles a cable that was cut or repaired: frames on it are lost. Returns the end that sends

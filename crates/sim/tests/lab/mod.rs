@@ -1,6 +1,7 @@
 //! Networks for tests, built in code.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use sim::parts::{Mail, Partition};
 use sim::scenario::{
     Forwarding, HostNode, Link, LinkEnd, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
 };
@@ -96,4 +97,23 @@ pub fn run(scenario: &Scenario) -> Results {
     let outcome = simulation.finish();
     assert!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
     outcome
+}
+
+/// Runs the whole scenario in at most `most` parts, one after the other in each window.
+pub fn run_in_parts(scenario: &Scenario, most: usize) -> Result<Results, String> {
+    let partition = Partition::new(scenario, most)?;
+    let mut parts: Vec<_> = (0..partition.count()).map(|number| partition.part(number)).collect();
+    let (mut earliest, mut mail) = (0, Mail::default());
+    while let Some(end) = partition.window(earliest) {
+        parts.iter_mut().for_each(|part| part.advance(end));
+        for from in 0..parts.len() {
+            for to in (0..parts.len()).filter(|to| *to != from) {
+                let first = parts[from].send(to, &mut mail);
+                assert!(first >= end, "{first} is before the window's end {end}");
+                parts[to].receive(&mut mail);
+            }
+        }
+        earliest = parts.iter_mut().map(|part| part.next_at()).min().unwrap_or(u64::MAX);
+    }
+    Ok(partition.join(parts).finish())
 }

@@ -16,6 +16,7 @@ pub mod run;
 pub mod sample;
 mod summary;
 mod tables;
+mod threads;
 mod truncate;
 
 use std::path::PathBuf;
@@ -85,6 +86,10 @@ pub struct Arguments {
     /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged anyway.
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
+    /// Run on this many cores, with the same results to the byte. A scenario with `latency = true`
+    /// or HPCC has one, and so has --pcap.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
     /// Do not show progress. It is said on standard error, if that is a terminal.
     #[arg(long)]
     quiet: bool,
@@ -106,6 +111,9 @@ virtual, to the nanosecond: the same scenario and seed give the same outcome.
 
 With --set, KEY is a path as TOML writes it; of a list of tables, one is named by its name or its
 number from 0: traffic.rdma.rate, link.0.cable_m. What is no TOML is a string: rate=10G.
+
+With --threads the switches and their hosts are divided among cores. What acts on each other without
+delay stays together: the ranks of a collective, and what waits for other traffic (after).
 
 docs/simulator.md explains the language and the model.
 
@@ -206,7 +214,7 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         .into_iter()
         .flatten()
         .try_for_each(|file| tables::create(file))?;
-    let CompletedRun { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
+    let CompletedRun { outcome, wall, captures } = run_on_cores(&scenario, arguments)?;
     let plots::Written { mut files, missing } = match &arguments.plots {
         Some(folder) => plots::write(&outcome, folder)?,
         None => plots::Written::default(),
@@ -251,6 +259,20 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         Err(error) if !output::is_broken_pipe(&error) => Err(error.into()),
         _ => Ok(outcome.holds()),
     }
+}
+
+/// Runs a scenario on one core or several.
+fn run_on_cores(scenario: &sim::Scenario, arguments: &Arguments) -> Result<CompletedRun> {
+    let Arguments { pcap, quiet, threads, .. } = arguments;
+    if *threads == 1 {
+        return run::run(scenario, pcap, *quiet);
+    }
+    if !pcap.is_empty() {
+        return Err(anyhow!(
+            "--threads {threads}: frames for --pcap are captured on one core: leave out either"
+        ));
+    }
+    run::run_in_parts(scenario, usize::from(*threads), *quiet)
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use sim::parts::Partition;
 use sim::scenario::LinkEnd;
 use sim::{Results, Scenario, Simulation};
 
 use super::capture::Capture;
 use super::progress::Progress;
+use super::threads;
 
 /// Steps of a run, between which the progress is updated.
 const STEPS: u64 = 1000;
@@ -52,6 +54,21 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
     let wall = progress.end();
     let captures = captures.finish()?;
     Ok(CompletedRun { outcome: simulation.finish(), wall, captures })
+}
+
+/// Runs a scenario on several threads.
+///
+/// # Errors
+/// The scenario needs the whole network at once, or switches hold more than fits the memory.
+pub fn run_in_parts(scenario: &Scenario, threads: usize, quiet: bool) -> Result<CompletedRun> {
+    let partition = Partition::new(scenario, threads).map_err(|why| anyhow!("--threads {threads}: {why}"))?;
+    let mut progress = Progress::new(scenario.duration_ns, quiet);
+    let simulation = threads::run(&partition, &mut |now_ns, frame_hops| progress.at(now_ns, frame_hops));
+    let wall = progress.end();
+    if let Some(why) = without_memory(&simulation) {
+        bail!(why);
+    }
+    Ok(CompletedRun { outcome: simulation.finish(), wall, captures: Vec::new() })
 }
 
 /// Returns why the results are invalid, if no memory was left for a switch.

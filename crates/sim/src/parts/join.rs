@@ -1,0 +1,55 @@
+//! The parts of a run as one network again, for its results: every node, link direction and flow
+//! comes from the part that it belongs to.
+
+use crate::simulation::{NodeIndex, Simulation};
+use crate::time::Picos;
+
+/// Joins parts at the end of a run.
+pub(super) fn join<'s>(parts: Vec<Simulation<'s>>, part_of: &[usize], end: Picos) -> Simulation<'s> {
+    let latest = parts.iter().map(|part| part.links.now).max().unwrap_or(end);
+    let mut parts = parts.into_iter().enumerate();
+    let (_, mut whole) = parts.next().expect("a partition has at least one part");
+    for (number, mut part) in parts {
+        absorb(&mut whole, &mut part, &|node| part_of[node] == number);
+    }
+    whole.links.now = if whole.switch_without_memory().is_some() { latest } else { end };
+    whole
+}
+
+fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usize) -> bool) {
+    for (node, index) in whole.node_indices.iter().enumerate().filter(|(node, _)| is_theirs(*node)) {
+        debug_assert!(part.parts.owns(node));
+        match *index {
+            NodeIndex::Switch(device) => {
+                std::mem::swap(&mut whole.devices[device], &mut part.devices[device])
+            }
+            NodeIndex::Host(host) => std::mem::swap(&mut whole.hosts[host], &mut part.hosts[host]),
+        }
+    }
+    for line in 0..whole.links.directions.len() {
+        let [from, to] = [whole.links.directions[line].from, whole.links.directions[line].to];
+        if is_theirs(from.node) {
+            whole.links.take_sender(line, &part.links);
+        }
+        if is_theirs(to.node) {
+            whole.links.take_receiver(line, &mut part.links);
+        }
+    }
+    for (flow, other) in whole.flows.iter_mut().zip(&mut part.flows) {
+        if is_theirs(flow.headers.from) {
+            std::mem::swap(&mut flow.sender, &mut other.sender);
+        }
+        if is_theirs(flow.headers.to) {
+            std::mem::swap(&mut flow.receiver, &mut other.receiver);
+        }
+    }
+    let directions = &whole.links.directions;
+    for (end, other) in whole.negotiation.ends.iter_mut().zip(&mut part.negotiation.ends) {
+        if is_theirs(directions[end.line].from.node) {
+            std::mem::swap(end, other);
+        }
+    }
+    whole.record.absorb(&mut part.record, &|line| is_theirs(directions[line].to.node));
+    // Each part has counted the events of the whole network.
+    whole.events += part.events - part.global_events;
+}

@@ -1,0 +1,193 @@
+//! The parts of a network on threads, one core each.
+//!
+//! Rule: all threads run the same window, then wait for each other, and then take in what the
+//! others have sent. Mail and times are kept twice, for even and odd windows, so that one wait a
+//! window is enough: what is read after it is written again only after the next.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use sim::Simulation;
+use sim::parts::{Mail, Part, Partition};
+
+/// Turns of a loop that waits for the other threads, until it leaves the core to them.
+const SPINS: u32 = 10_000;
+/// Windows between two reports of progress.
+const REPORTED_WINDOWS: u64 = 256;
+
+/// Shows how far the run is: virtual time in nanoseconds, and frame-hops.
+pub type Report<'r> = dyn FnMut(u64, u64) + Send + 'r;
+
+/// Runs the parts of a network until its end, or until a switch has no memory left.
+pub fn run<'s>(partition: &Partition<'s>, report: &mut Report) -> Simulation<'s> {
+    let shared = &Shared::new(partition.count());
+    let mut report = Some(report);
+    let parts = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..partition.count())
+            .map(|number| {
+                let report = report.take();
+                scope.spawn(move || {
+                    let mut worker = Worker { shared, partition, number, part: partition.part(number) };
+                    worker.run(report);
+                    worker.part
+                })
+            })
+            .collect();
+        let ended = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.collect()
+    });
+    partition.join(parts)
+}
+
+/// What the threads share.
+struct Shared {
+    count: usize,
+    /// Of even windows, and of odd ones.
+    windows: [Exchange; 2],
+    /// Threads that wait for the others.
+    waiting: AtomicUsize,
+    /// Number of times that all have waited.
+    rounds: AtomicUsize,
+    /// True if a thread has ended by a panic.
+    is_broken: AtomicBool,
+}
+
+/// What the threads leave for each other in one window.
+struct Exchange {
+    /// By sender and receiver.
+    mail: Vec<Mutex<Mail>>,
+    /// By part: the time of its next event, or of the first that it has sent.
+    next_at: Vec<AtomicU64>,
+    /// By part: frame-hops so far.
+    hops: Vec<AtomicU64>,
+    /// True if the run is to end.
+    is_over: AtomicBool,
+}
+
+impl Exchange {
+    fn new(count: usize) -> Self {
+        Self {
+            mail: (0..count * count).map(|_| Mutex::default()).collect(),
+            next_at: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            hops: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the time of the earliest event of all parts.
+    fn earliest(&self) -> u64 {
+        self.next_at.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Shared {
+    fn new(count: usize) -> Self {
+        let windows = [Exchange::new(count), Exchange::new(count)];
+        let [waiting, rounds] = [0, 0].map(AtomicUsize::new);
+        Self { count, windows, waiting, rounds, is_broken: AtomicBool::new(false) }
+    }
+
+    /// Waits until all threads have called this. False if one never will.
+    fn wait(&self) -> bool {
+        let round = self.rounds.load(Ordering::Relaxed);
+        if self.waiting.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
+            self.waiting.store(0, Ordering::Relaxed);
+            self.rounds.store(round.wrapping_add(1), Ordering::Release);
+            return true;
+        }
+        let mut turns = 0;
+        while self.rounds.load(Ordering::Acquire) == round {
+            if self.is_broken.load(Ordering::Relaxed) {
+                return false;
+            }
+            if turns < SPINS {
+                turns += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        true
+    }
+}
+
+/// Releases the other threads if this one panics.
+struct BreakOnPanic<'t>(&'t Shared);
+
+impl Drop for BreakOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.is_broken.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A thread with its part.
+struct Worker<'t, 's> {
+    shared: &'t Shared,
+    partition: &'t Partition<'s>,
+    number: usize,
+    part: Part<'s>,
+}
+
+impl Worker<'_, '_> {
+    /// Runs window after window. The first thread reports.
+    fn run(&mut self, mut report: Option<&mut Report>) {
+        let _guard = BreakOnPanic(self.shared);
+        let (mut earliest, mut number) = (0, 0u64);
+        while let Some(end) = self.partition.window(earliest) {
+            let window = &self.shared.windows[(number % 2) as usize];
+            self.part.advance(end);
+            self.send(window);
+            if number.is_multiple_of(REPORTED_WINDOWS) {
+                self.report(number, report.as_deref_mut());
+            }
+            if !self.shared.wait() {
+                return;
+            }
+            self.receive(window);
+            if window.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            earliest = window.earliest();
+            number += 1;
+        }
+    }
+
+    /// Leaves what the other parts are to take in, and the time of the next event.
+    fn send(&mut self, window: &Exchange) {
+        let mut next_at = self.part.next_at();
+        for to in (0..self.shared.count).filter(|to| *to != self.number) {
+            let mut mail = lock(&window.mail[self.number * self.shared.count + to]);
+            next_at = next_at.min(self.part.send(to, &mut mail));
+        }
+        window.next_at[self.number].store(next_at, Ordering::Relaxed);
+    }
+
+    /// Takes in what the other parts have left.
+    fn receive(&mut self, window: &Exchange) {
+        for from in (0..self.shared.count).filter(|from| *from != self.number) {
+            self.part.receive(&mut lock(&window.mail[from * self.shared.count + self.number]));
+        }
+    }
+
+    /// Notes the frame-hops, and ends the run of all threads after this window if that is needed.
+    fn report(&self, number: u64, report: Option<&mut Report>) {
+        let window = &self.shared.windows[(number % 2) as usize];
+        window.hops[self.number].store(self.part.frame_hops(), Ordering::Relaxed);
+        let hops = || window.hops.iter().map(|hops| hops.load(Ordering::Relaxed)).sum();
+        if let Some(report) = report {
+            report(self.part.now_ns(), hops());
+        }
+        if self.part.is_without_memory() {
+            window.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Locks a list that no other thread uses at the time.
+fn lock(mail: &Mutex<Mail>) -> std::sync::MutexGuard<'_, Mail> {
+    mail.lock().unwrap_or_else(PoisonError::into_inner)
+}
