@@ -26,6 +26,9 @@ use clap::Parser;
 use tests_of::{Outcome, Test};
 use tree::Tree;
 
+/// The outcome of a mutant that the compiler refuses.
+const NOT_BUILT: &str = "NotBuilt";
+
 /// Mutation testing of one crate. Results go to target/mutants/CRATE.txt.
 #[derive(Parser)]
 #[command(name = "cargo xtask mutants", bin_name = "cargo xtask mutants")]
@@ -53,11 +56,18 @@ fn main() -> Result<()> {
     let tree = Tree::copy(&repository, &arguments.package)?;
     let found = finder::find(&repository.join("crates").join(&arguments.package))?;
     eprintln!("{} mutants", found.mutants.len());
-    let dropped = tree.build_library(&found)?;
+    let mut known = read_results(&results);
+    let numbers = 0..found.mutants.len();
+    let not_built =
+        |&mutant: &usize| known.get(&found.mutants[mutant].name).is_some_and(|is| is == NOT_BUILT);
+    let dropped = tree.build_library(&found, numbers.clone().filter(not_built).collect())?;
+    for &mutant in &dropped {
+        append(&results, NOT_BUILT, &found.mutants[mutant].name)?;
+        known.insert(found.mutants[mutant].name.clone(), NOT_BUILT.to_owned());
+    }
     let programs = tree.build_tests()?;
     let folder = tree.folder();
     let tests = record_all(&folder, &programs, arguments.jobs)?;
-    let mut known = read_results(&results);
     let wanted = |mutant: usize| {
         let name = &found.mutants[mutant].name;
         let shard = arguments.shard.as_deref().is_none_or(|shard| in_shard(shard, mutant));
@@ -65,11 +75,7 @@ fn main() -> Result<()> {
         let missed = known.get(name).is_some_and(|outcome| outcome == "Missed" || outcome == "NotReached");
         shard && only && (missed || !arguments.missed)
     };
-    let mutants: Vec<usize> = (0..found.mutants.len()).filter(|&mutant| wanted(mutant)).collect();
-    for &mutant in mutants.iter().filter(|mutant| dropped.contains(mutant)) {
-        known.insert(found.mutants[mutant].name.clone(), "NotBuilt".to_owned());
-    }
-    let mutants: Vec<usize> = mutants.into_iter().filter(|mutant| !dropped.contains(mutant)).collect();
+    let mutants: Vec<usize> = numbers.filter(|mutant| wanted(*mutant) && !dropped.contains(mutant)).collect();
     eprintln!("{} tests, {} mutants to run", tests.len(), mutants.len());
     let outcomes = judge_all(&folder, &tests, &mutants, &found, arguments.jobs, &results)?;
     for (mutant, outcome) in outcomes {
@@ -94,6 +100,12 @@ fn read_results(path: &Path) -> BTreeMap<String, String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once('\t'));
     pairs.map(|(outcome, name)| (name.to_owned(), outcome.to_owned())).collect()
+}
+
+/// Adds a result at once, so that a run that is ended keeps what it found.
+fn append(results: &Path, outcome: &str, name: &str) -> Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(results)?;
+    Ok(file.write_all(format!("{outcome}\t{name}\n").as_bytes())?)
 }
 
 fn report(known: &BTreeMap<String, String>) {
@@ -149,13 +161,11 @@ fn judge_all(
     jobs: usize,
     results: &Path,
 ) -> Result<Vec<(usize, Outcome)>> {
-    let file = Mutex::new(OpenOptions::new().append(true).create(true).open(results)?);
     let outcomes = Mutex::new(Vec::new());
     in_parallel(jobs, mutants.len(), |index| {
         let mutant = mutants[index];
         let outcome = tests_of::judge(folder, tests, mutant)?;
-        let line = format!("{outcome:?}\t{}\n", found.mutants[mutant].name);
-        file.lock().map_err(|_| anyhow!("a worker panicked"))?.write_all(line.as_bytes())?;
+        append(results, &format!("{outcome:?}"), &found.mutants[mutant].name)?;
         let mut outcomes = outcomes.lock().map_err(|_| anyhow!("a worker panicked"))?;
         outcomes.push((mutant, outcome));
         if outcomes.len() % 100 == 0 {

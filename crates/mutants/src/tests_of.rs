@@ -81,7 +81,11 @@ pub fn judge(folder: &Path, tests: &[Test], mutant: usize) -> Result<Outcome> {
         command.env("SLUICE_MUTANT", mutant.to_string());
         match wait(command.spawn()?, LEAST_WALL.max(Duration::from_secs(10 * cpu_s)))? {
             Outcome::Missed => (),
-            outcome => return Ok(outcome),
+            outcome => {
+                // A failing run of the switch's reference model keeps its seed for the next run.
+                let _ = fs::remove_file(folder.join("tests/model-seeds.txt"));
+                return Ok(outcome);
+            }
         }
     }
     Ok(Outcome::Missed)

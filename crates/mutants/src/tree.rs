@@ -44,9 +44,9 @@ impl Tree {
         self.root.join("crates").join(&self.package)
     }
 
-    /// Builds the mutated library, and drops mutants until it builds. Returns the dropped ones.
-    pub fn build_library(&self, found: &Found) -> Result<BTreeSet<usize>> {
-        let mut dropped = BTreeSet::new();
+    /// Builds the mutated library, and drops mutants until it builds: from those on that an earlier
+    /// build dropped. Returns all dropped ones.
+    pub fn build_library(&self, found: &Found, mut dropped: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         loop {
             let files = self.write(found, &dropped)?;
             let output = self.cargo(&["build", "--lib"])?;

@@ -411,3 +411,58 @@ fn doubtful_packets_are_left_alone() {
         assert!(finish(&mut frame, &header), "{what}: the frame was not even open");
     }
 }
+
+/// (version and header length, total length) of 40 bytes → what is read.
+#[test]
+fn ipv4_lengths_that_contradict_each_other_are_refused() {
+    for (first, total, payload_bytes) in [
+        (0x45, 40, Ok(20)),
+        (0x45, 20, Ok(0)),
+        (0x45, 19, Err(Error::BadLength)),
+        (0x44, 40, Err(Error::BadLength)),
+        (0x46, 23, Err(Error::BadLength)),
+        (0x46, 24, Ok(0)),
+        (0x45, 41, Err(Error::Truncated)),
+        (0x55, 40, Err(Error::WrongType)),
+    ] {
+        let mut bytes = [0; 40];
+        (bytes[0], bytes[3]) = (first, total);
+        let read = ipv4::Packet::parse(&bytes).map(|packet| packet.payload().len());
+        assert_eq!(read, payload_bytes, "{first:02x}, {total} bytes");
+    }
+}
+
+/// Of several routing headers each may have segments left: (segments left of each) → routed.
+#[test]
+fn any_routing_header_may_have_segments_left() {
+    for (segments, routed) in [([0, 0], false), ([1, 0], true), ([0, 1], true), ([1, 1], true)] {
+        let mut bytes = vec![0; 40];
+        bytes[0] = 0x60;
+        (bytes[5], bytes[6]) = (16, 43);
+        for (next, segments_left) in [43, 17].into_iter().zip(segments) {
+            bytes.extend([next, 0, 0, segments_left, 0, 0, 0, 0]);
+        }
+        let packet = ipv6::Packet::parse(&bytes).unwrap();
+        let transport = ipv6::Transport { protocol: 17, bytes: &[], routed };
+        assert_eq!(packet.transport(), Some(transport), "{segments:?}");
+    }
+}
+
+#[test]
+fn udp_headers_byte_by_byte() {
+    let mut headers = [0xff; ipv4::UDP_HEADERS_BYTES];
+    ipv4::write_udp(&mut headers, 0x0123, 0x6a, [[10, 0, 0, 1], [10, 0, 0, 2]], [0xc001, 4791]);
+    let expected = [
+        [0x45, 0x6a, 0x01, 0x23, 0, 0, 0x40, 0, 64, 17, 0x25, 0x5e, 10, 0].as_slice(),
+        &[0, 1, 10, 0, 0, 2, 0xc0, 0x01, 0x12, 0xb7, 0x01, 0x0f, 0, 0],
+    ];
+    assert_eq!(headers[..], expected.concat());
+    let header = Ipv4HeaderSlice::from_slice(&headers).unwrap().to_header();
+    assert_eq!(header.header_checksum, header.calc_header_checksum());
+}
+
+#[test]
+fn rocev2_source_ports_of_flows() {
+    let ports = [0, 1, 0x3fff, 0x4000, 0xffff_fffe].map(ipv4::rocev2_source_port);
+    assert_eq!(ports, [0xc000, 0xc001, 0xffff, 0xc000, 0xfffe]);
+}
