@@ -187,6 +187,13 @@ fn the_open_checksum_of_a_tunnel_itself_is_finished() {
     frame[14 + 40 + 4..14 + 40 + 6].fill(0);
     assert!(finish(&mut frame));
     assert_eq!(frame, whole);
+    // Both at once: the inner one first, since GRE's covers it.
+    let (at, pseudo) = open_field(&packet, true);
+    let begins = frame.len() - packet.len();
+    frame[14 + 40 + 4..14 + 40 + 6].fill(0);
+    frame[begins + at..begins + at + 2].copy_from_slice(&pseudo);
+    assert!(finish(&mut frame));
+    assert_eq!(frame, whole);
 }
 
 /// An SCTP packet whose checksum is 0: the common header of an INIT and some bytes behind it.
