@@ -466,3 +466,96 @@ fn rocev2_source_ports_of_flows() {
     let ports = [0, 1, 0x3fff, 0x4000, 0xffff_fffe].map(ipv4::rocev2_source_port);
     assert_eq!(ports, [0xc000, 0xc001, 0xffff, 0xc000, 0xfffe]);
 }
+
+/// An Ethernet frame of an IP header with this octet of DSCP and ECN. Everything around is ones.
+fn frame_with_octet(version: u8, octet: u8) -> Vec<u8> {
+    let mut frame = [&[2; 12][..], &ethernet::IPV4.to_be_bytes()].concat();
+    if version == 4 {
+        let mut header = Ipv4Header::new(0, 255, IpNumber::UDP, [255; 4], [255; 4]).unwrap();
+        header.dscp = IpDscp::try_new(octet >> 2).unwrap();
+        header.ecn = IpEcn::try_new(octet & 3).unwrap();
+        header.header_checksum = header.calc_header_checksum();
+        frame.extend(header.to_bytes());
+    } else {
+        frame[12..14].copy_from_slice(&ethernet::IPV6.to_be_bytes());
+        frame.extend([0x60 | octet >> 4, octet << 4 | 0xf]);
+        frame.extend([0xff; 38]);
+    }
+    frame
+}
+
+#[test]
+fn every_octet_of_dscp_and_ecn() {
+    use ip::Ecn;
+    for (version, octet) in
+        [4, 6].into_iter().flat_map(|version| (0..=255).map(move |octet| (version, octet)))
+    {
+        let mut frame = frame_with_octet(version, octet);
+        let header = Header::parse(&frame).unwrap();
+        let field = ip::DsField::find(&frame, &header).unwrap();
+        let ecn = octet & 3;
+        assert_eq!((ip::dscp(&frame, &header), ip::ecn(&frame, &header)), (Some(octet >> 2), Some(ecn)));
+        let expected = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(ecn)];
+        assert_eq!((field.octet(&frame), field.ecn(&frame)), (octet, expected));
+        assert_eq!(field.ecn(&frame).is_markable(), ecn == 1 || ecn == 2, "{ecn}");
+        assert!(ip::set_ce(&mut frame, &header));
+        assert_eq!(frame, frame_with_octet(version, octet | 3), "IPv{version}, {octet:#04x}");
+    }
+}
+
+/// Bytes of the frame that a change of the field needs.
+#[test]
+fn a_truncated_field_is_not_changed() {
+    for (version, needed) in [(4, 14 + 20), (6, 14 + 2)] {
+        let frame = frame_with_octet(version, 1);
+        let header = Header::parse(&frame).unwrap();
+        let field = ip::DsField::find(&frame, &header).unwrap();
+        for len in 14..=frame.len() {
+            let mut short = frame[..len].to_vec();
+            assert_eq!(field.is_complete(len), len >= needed, "IPv{version}, {len}");
+            assert_eq!(field.set_ce(&mut short), len >= needed, "IPv{version}, {len}");
+            assert_eq!(short != frame[..len], len >= needed, "IPv{version}, {len}");
+        }
+    }
+}
+
+/// An offset has seven bits.
+#[test]
+fn a_field_is_found_within_the_first_127_bytes() {
+    for (at, is_found) in [(127, true), (128, false), (200, false)] {
+        for (ethertype, first) in [(ethernet::IPV4, 0x45), (ethernet::IPV6, 0x60)] {
+            let mut frame = [0; 256];
+            frame[usize::from(at)] = first;
+            assert_eq!(ip::DsField::find_at(&frame, ethertype, at).is_some(), is_found, "{at}");
+        }
+    }
+}
+
+/// The checksum 3, and a DSCP that adds 4: the update carries twice.
+#[test]
+fn a_checksum_that_is_updated_carries_twice() {
+    let mut header = Ipv4Header::new(0, 64, IpNumber::UDP, [10, 0, 0, 1], [10, 0, 0, 2]).unwrap();
+    header.identification = header.calc_header_checksum() - 3;
+    header.header_checksum = header.calc_header_checksum();
+    assert_eq!(header.header_checksum, 3);
+    let mut frame = [&[2; 12][..], &ethernet::IPV4.to_be_bytes(), &header.to_bytes()].concat();
+    let parsed = Header::parse(&frame).unwrap();
+    assert!(ip::set_dscp(&mut frame, &parsed, 1));
+    header.dscp = IpDscp::try_new(1).unwrap();
+    header.header_checksum = header.calc_header_checksum();
+    assert_eq!(frame[14..], header.to_bytes()[..]);
+}
+
+/// (protocol, bytes of its segment) → whether an open checksum of zeros is finished there.
+#[test]
+fn transport_headers_that_are_cut_off_are_left_alone() {
+    for (protocol, bytes, is_finished) in
+        [(6, 17, false), (6, 19, false), (17, 7, false), (132, 11, false), (132, 12, true)]
+    {
+        let header = Ipv4Header::new(bytes, 64, IpNumber(protocol), [0; 4], [0; 4]).unwrap();
+        let segment = vec![0; usize::from(bytes)];
+        let mut frame = [&[2; 12][..], &ethernet::IPV4.to_be_bytes(), &header.to_bytes(), &segment].concat();
+        let parsed = Header::parse(&frame).unwrap();
+        assert_eq!(finish(&mut frame, &parsed), is_finished, "{bytes} bytes of {protocol}");
+    }
+}
