@@ -23,7 +23,7 @@ use std::thread;
 use anyhow::{Result, anyhow};
 use clap::Parser;
 
-use tests_of::{Outcome, Test};
+use tests_of::{MutantOutcome, Test};
 use tree::Tree;
 
 /// The outcome of a mutant that the compiler refuses.
@@ -44,6 +44,9 @@ struct Arguments {
     /// Only what the last run missed.
     #[arg(long)]
     missed: bool,
+    /// Only these test targets, as `watchdog`, beside the unit tests: a narrower run builds faster.
+    #[arg(long, value_name = "TARGET")]
+    test: Vec<String>,
     /// How many at a time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -65,7 +68,7 @@ fn main() -> Result<()> {
         append(&results, NOT_BUILT, &found.mutants[mutant].name)?;
         known.insert(found.mutants[mutant].name.clone(), NOT_BUILT.to_owned());
     }
-    let programs = tree.build_tests()?;
+    let programs = tree.build_tests(&arguments.test)?;
     let folder = tree.folder();
     let tests = record_all(&folder, &programs, arguments.jobs)?;
     let wanted = |mutant: usize| {
@@ -77,7 +80,7 @@ fn main() -> Result<()> {
     };
     let mutants: Vec<usize> = numbers.filter(|mutant| wanted(*mutant) && !dropped.contains(mutant)).collect();
     eprintln!("{} tests, {} mutants to run", tests.len(), mutants.len());
-    let outcomes = judge_all(&folder, &tests, &mutants, &found, arguments.jobs, &results)?;
+    let outcomes = run_mutants(&folder, &tests, &mutants, &found, arguments.jobs, &results)?;
     for (mutant, outcome) in outcomes {
         known.insert(found.mutants[mutant].name.clone(), format!("{outcome:?}"));
     }
@@ -153,18 +156,18 @@ fn record_all(folder: &Path, programs: &[PathBuf], jobs: usize) -> Result<Vec<Te
 }
 
 /// Runs mutants; each outcome is appended to the results at once.
-fn judge_all(
+fn run_mutants(
     folder: &Path,
     tests: &[Test],
     mutants: &[usize],
     found: &finder::Found,
     jobs: usize,
     results: &Path,
-) -> Result<Vec<(usize, Outcome)>> {
+) -> Result<Vec<(usize, MutantOutcome)>> {
     let outcomes = Mutex::new(Vec::new());
     in_parallel(jobs, mutants.len(), |index| {
         let mutant = mutants[index];
-        let outcome = tests_of::judge(folder, tests, mutant)?;
+        let outcome = tests_of::run_mutant(folder, tests, mutant)?;
         append(results, &format!("{outcome:?}"), &found.mutants[mutant].name)?;
         let mut outcomes = outcomes.lock().map_err(|_| anyhow!("a worker panicked"))?;
         outcomes.push((mutant, outcome));

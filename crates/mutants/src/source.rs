@@ -35,7 +35,7 @@ pub struct Source {
 pub struct Written {
     /// The whole file.
     pub text: String,
-    /// Ranges of `text` with the mutants that an error there condemns.
+    /// Ranges of `text` with the mutants in which an error there is.
     pub owners: Vec<(Range<usize>, Vec<usize>)>,
 }
 

@@ -34,7 +34,7 @@ pub struct Test {
 
 /// What the tests say of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum MutantOutcome {
     /// A test failed.
     Caught,
     /// A test did not end.
@@ -68,10 +68,10 @@ pub fn record(folder: &Path, program: &Path, name: &str, file: &Path) -> Result<
 }
 
 /// Runs the tests that reach a mutant, the quick ones first, until one fails.
-pub fn judge(folder: &Path, tests: &[Test], mutant: usize) -> Result<Outcome> {
+pub fn run_mutant(folder: &Path, tests: &[Test], mutant: usize) -> Result<MutantOutcome> {
     let groups = groups(tests, mutant);
     if groups.is_empty() {
-        return Ok(Outcome::NotReached);
+        return Ok(MutantOutcome::NotReached);
     }
     for group in groups {
         let seconds: f64 = group.iter().map(|test| test.seconds).sum();
@@ -80,7 +80,7 @@ pub fn judge(folder: &Path, tests: &[Test], mutant: usize) -> Result<Outcome> {
         let mut command = command(folder, &group[0].program, cpu_s, &names);
         command.env("SLUICE_MUTANT", mutant.to_string());
         match wait(command.spawn()?, LEAST_WALL.max(Duration::from_secs(10 * cpu_s)))? {
-            Outcome::Missed => (),
+            MutantOutcome::Missed => (),
             outcome => {
                 // A failing run of the switch's reference model keeps its seed for the next run.
                 let _ = fs::remove_file(folder.join("tests/model-seeds.txt"));
@@ -88,7 +88,7 @@ pub fn judge(folder: &Path, tests: &[Test], mutant: usize) -> Result<Outcome> {
             }
         }
     }
-    Ok(Outcome::Missed)
+    Ok(MutantOutcome::Missed)
 }
 
 /// Tests to run together: quick ones of one program, and each slow one alone.
@@ -117,21 +117,21 @@ fn command(folder: &Path, program: &Path, cpu_s: u64, names: &[&str]) -> Command
     command
 }
 
-fn wait(mut child: Child, limit: Duration) -> Result<Outcome> {
+fn wait(mut child: Child, limit: Duration) -> Result<MutantOutcome> {
     let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(match status.signal() {
                 // SIGKILL and SIGXCPU: the limit of processor time.
-                Some(9 | 24) => Outcome::TimedOut,
-                _ if status.success() => Outcome::Missed,
-                _ => Outcome::Caught,
+                Some(9 | 24) => MutantOutcome::TimedOut,
+                _ if status.success() => MutantOutcome::Missed,
+                _ => MutantOutcome::Caught,
             });
         }
         if started.elapsed() > limit {
             child.kill()?;
             child.wait()?;
-            return Ok(Outcome::TimedOut);
+            return Ok(MutantOutcome::TimedOut);
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -50,12 +50,12 @@ impl Tree {
         loop {
             let files = self.write(found, &dropped)?;
             let output = self.cargo(&["build", "--lib"])?;
-            let condemned = condemned(&output, &format!("crates/{}", self.package), &files);
+            let with_errors = mutants_with_errors(&output, &format!("crates/{}", self.package), &files);
             if output.iter().all(|message| message["message"]["level"] != "error") {
                 return Ok(dropped);
             }
             let before = dropped.len();
-            dropped.extend(condemned);
+            dropped.extend(with_errors);
             eprintln!("{} mutants do not build", dropped.len());
             if dropped.len() == before {
                 let errors = output.iter().filter_map(|message| message["message"]["rendered"].as_str());
@@ -79,9 +79,14 @@ impl Tree {
         Ok(files)
     }
 
-    /// Builds the tests; returns their programs.
-    pub fn build_tests(&self) -> Result<Vec<PathBuf>> {
-        let messages = self.cargo(&["test", "--no-run", "--lib", "--tests"])?;
+    /// Builds the unit tests and these test targets, or all if none is named; returns their programs.
+    pub fn build_tests(&self, targets: &[String]) -> Result<Vec<PathBuf>> {
+        let mut arguments = vec!["test", "--no-run", "--lib"];
+        if targets.is_empty() {
+            arguments.push("--tests");
+        }
+        arguments.extend(targets.iter().flat_map(|target| ["--test", target.as_str()]));
+        let messages = self.cargo(&arguments)?;
         if messages.iter().any(|message| message["message"]["level"] == "error") {
             bail!("the tests do not build: run `cargo test -p {} --no-run`", self.package);
         }
@@ -119,19 +124,19 @@ impl Written {
 }
 
 /// The mutants in which the compiler's errors stand.
-fn condemned(messages: &[Value], folder: &str, files: &[(PathBuf, Written)]) -> BTreeSet<usize> {
-    let mut condemned = BTreeSet::new();
+fn mutants_with_errors(messages: &[Value], folder: &str, files: &[(PathBuf, Written)]) -> BTreeSet<usize> {
+    let mut with_errors = BTreeSet::new();
     for message in messages.iter().filter(|message| message["message"]["level"] == "error") {
         for span in message["message"]["spans"].as_array().into_iter().flatten() {
             let name = span["file_name"].as_str().unwrap_or_default();
             let file = files.iter().find(|(path, _)| Path::new(folder).join(path) == Path::new(name));
             let offset = |key: &str| span[key].as_u64().unwrap_or(0) as usize;
             if let (Some((_, written)), Some(true)) = (file, span["is_primary"].as_bool()) {
-                condemned.extend(written.owners_of(offset("byte_start"), offset("byte_end")));
+                with_errors.extend(written.owners_of(offset("byte_start"), offset("byte_end")));
             }
         }
     }
-    condemned
+    with_errors
 }
 
 /// Writes a file unless it is the same, so that Cargo builds no more than it must.

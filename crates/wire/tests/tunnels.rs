@@ -258,7 +258,7 @@ fn what_is_no_tunnel_or_not_ours_to_finish_is_left_alone() {
     remote[1] = 0x20;
     let mut without_vni = vxlan(&plain);
     without_vni[0] = 0;
-    let (mut gpe_without_vni, mut gpe_without_type) = (vxlan_gpe(1, &packet), vxlan_gpe(1, &packet));
+    let (mut gpe_without_vni, mut gpe_without_type) = (vxlan_gpe(3, &plain), vxlan_gpe(3, &plain));
     (gpe_without_vni[0], gpe_without_type[0]) = (0x04, 0x08);
     let mut pptp = gre(ethernet::IPV4, &packet, false, true, false);
     pptp[1] |= 1;
