@@ -56,8 +56,8 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let repository = env::current_dir()?;
     let results = repository.join("target/mutants").join(format!("{}.txt", arguments.package));
-    let tree = Tree::copy(&repository, &arguments.package)?;
     let found = finder::find(&repository.join("crates").join(&arguments.package))?;
+    let tree = Tree::copy(&repository, &arguments.package, &found)?;
     eprintln!("{} mutants", found.mutants.len());
     let mut known = read_results(&results);
     let numbers = 0..found.mutants.len();

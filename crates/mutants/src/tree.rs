@@ -23,16 +23,17 @@ pub struct Tree {
 
 impl Tree {
     /// Copies all files that Git knows, where they changed.
-    pub fn copy(repository: &Path, package: &str) -> Result<Self> {
+    pub fn copy(repository: &Path, package: &str, found: &Found) -> Result<Self> {
         let target = repository.join("target");
         let root = target.join("mutants/tree").join(package);
         let mut list = Command::new("git");
         list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let files = list.current_dir(repository).output()?.stdout;
         for file in String::from_utf8(files)?.split_terminator('\0') {
-            let in_mutated = format!("crates/{package}/src/");
-            // Those are written with their mutants.
-            if !file.starts_with(&in_mutated) && repository.join(file).is_file() {
+            // The mutated files are written with their mutants.
+            let in_crate = Path::new(file).strip_prefix(format!("crates/{package}"));
+            let is_mutated = in_crate.is_ok_and(|file| found.files.iter().any(|(path, _)| path == file));
+            if !is_mutated && repository.join(file).is_file() {
                 write_changed(&root.join(file), &fs::read(repository.join(file))?)?;
             }
         }
@@ -79,7 +80,8 @@ impl Tree {
         Ok(files)
     }
 
-    /// Builds the unit tests and these test targets, or all if none is named; returns their programs.
+    /// Builds the unit tests and these test targets, or all if none is named. Returns their
+    /// programs.
     pub fn build_tests(&self, targets: &[String]) -> Result<Vec<PathBuf>> {
         let mut arguments = vec!["test", "--no-run", "--lib"];
         if targets.is_empty() {

@@ -66,7 +66,7 @@ mod tests {
         );
     }
 
-    /// The same three numbers: their upper half, their remainders, and their position between 0 and 1.
+    /// The same three numbers: their upper half, their remainders, and the first as a fraction.
     #[test]
     fn smaller_numbers_are_made_of_the_same_sequence() {
         let sequence = || Random::new(1_234_567);
