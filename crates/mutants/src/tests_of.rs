@@ -113,6 +113,8 @@ fn command(folder: &Path, program: &Path, cpu_s: u64, names: &[&str]) -> Command
     command.args(["-c", &format!("ulimit -t {cpu_s}; ulimit -v 8000000; exec \"$@\""), "sh"]);
     command.arg(program).args(["--test-threads=1", "--exact"]).args(names);
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder).env("INSTA_UPDATE", "no");
+    // Otherwise each snapshot test runs Cargo to find it.
+    command.env("INSTA_WORKSPACE_ROOT", folder.join("../.."));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
