@@ -83,6 +83,12 @@ enum Task {
     Instructions,
     /// Run a target of crates/fuzz under libFuzzer, guided by coverage.
     Fuzz(fuzz::Fuzz),
+    /// Change a pure crate in every way that its tests should notice, and list what none noticed.
+    Mutants {
+        /// The crate, as `wire`, and `--only src/pfc/`, `--missed`, `--shard 0/4`, `--jobs 2`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        options: Vec<String>,
+    },
     /// List the advisories of the RustSec database that concern the crates of Cargo.lock.
     Advisories(advisories::Advisories),
     /// Check comments, prose, names, the size of folders, and dependencies.
@@ -146,6 +152,9 @@ fn run_task(task: Task) -> Result<()> {
             instruction_count::check()
         }
         Task::Fuzz(fuzz) => fuzz::run(&fuzz),
+        Task::Mutants { options } => {
+            run::check(run::cargo().args(["run", "--quiet", "--package", "mutants", "--"]).args(options))
+        }
         Task::Advisories(advisories) => advisories::run(&advisories),
         Task::Lint => lint::run(),
         Task::Sweep => {

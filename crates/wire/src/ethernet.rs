@@ -318,6 +318,31 @@ mod tests {
         assert_eq!((header.ethertype, header.payload_offset), (IPV6, 22));
     }
 
+    /// (bytes behind the addresses) → ethertype, PCP · 2 + DEI, offset of the payload. A frame that
+    /// ends before that is refused.
+    #[test]
+    fn fields_are_those_of_the_header() {
+        let priority = [0x81, 0, 0xb0, 7];
+        let service = [0x88, 0xa8, 0x20, 9];
+        for (bytes, expected) in [
+            (&[0x08, 0x00][..], (IPV4, NO_TAG, 14)),
+            (&[&priority[..], &[0x08, 0]].concat(), (IPV4, 11, 18)),
+            (&[&service[..], &[0x86, 0xdd]].concat(), (IPV6, 2, 18)),
+            (&[&service[..], &priority, &[0x08, 0]].concat(), (IPV4, 2, 22)),
+            (&[&priority[..], &service, &[0x88, 0xa8]].concat(), (SERVICE_VLAN, 11, 22)),
+        ] {
+            let frame = [&DST.0[..], &SRC.0, bytes, &[0xee; 10]].concat();
+            for len in 0..frame.len() {
+                let read = Fields::read(&frame[..len]);
+                let read = read.map(|it| (it.ethertype, it.pcp_and_dei, it.payload_offset));
+                let is_whole = len >= usize::from(expected.2);
+                assert_eq!(read, if is_whole { Ok(expected) } else { Err(Error::Truncated) }, "{len} bytes");
+            }
+            let fields = Fields::read(&frame).unwrap();
+            assert_eq!((fields.dst, fields.src), (0x0200_0000_0001, 0x0200_0000_0002));
+        }
+    }
+
     #[test]
     fn a_tag_is_put_on_named_and_taken_off() {
         let tag = Tag { tpid: VLAN, pcp: 5, dei: true, vid: 0 };
@@ -357,6 +382,9 @@ mod tests {
             set_outer_vid(&mut frame, 5);
             assert_eq!(frame.len(), len);
         }
+        let mut shortest: Vec<u8> = (0..18).collect();
+        pop_tag(&mut shortest);
+        assert_eq!(shortest[..14], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 16, 17]);
     }
 
     #[test]

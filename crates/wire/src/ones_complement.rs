@@ -51,3 +51,14 @@ impl Sum {
         u16::from_be(sum as u16)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sum of 16 GiB: only here is something left to carry in the last step.
+    #[test]
+    fn the_longest_sum_carries_four_times() {
+        assert_eq!(Sum(0xffff_ffff_0001_0000).fold(), u16::from_be(1));
+    }
+}

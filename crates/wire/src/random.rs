@@ -65,4 +65,15 @@ mod tests {
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
     }
+
+    /// The same three numbers: their upper half, their remainders, and the first as a fraction.
+    #[test]
+    fn smaller_numbers_are_made_of_the_same_sequence() {
+        let sequence = || Random::new(1_234_567);
+        let (mut random, mut indices) = (sequence(), sequence());
+        assert_eq!([(); 3].map(|()| random.draw()), [1_503_580_183, 745_795_716, 2_285_812_965]);
+        assert_eq!([10, 1000, 0].map(|len| indices.index(len)), [7, 973, 0]);
+        assert_eq!(sequence().below(1000), 317);
+        assert_eq!(sequence().fraction(), 1_503_580_184.0 / 4_294_967_296.0);
+    }
 }

@@ -67,9 +67,11 @@ fn bits_of_the_ieee_tlvs() {
     let ets = Ieee::decode(&[ieee_tlv(9, &[&[0x47][..], &TABLE_BYTES].concat())]).unwrap().unwrap();
     let expected = EtsConfiguration { willing: false, credit_based: true, max_classes: 7, table: TABLE };
     assert_eq!(ets.ets_configuration, Some(expected));
+    assert_eq!(ets.encode()[0].value[0], 0x47);
     let pfc = Ieee::decode(&[ieee_tlv(11, &[0x42, 0xff])]).unwrap().unwrap();
     let expected = PfcConfiguration { willing: false, macsec_bypass: true, capability: 2, enabled: 0xff };
     assert_eq!(pfc.pfc, Some(expected));
+    assert_eq!(pfc.encode(), [ieee_tlv(11, &[0x42, 0xff])]);
     for bits in 0..8 {
         let tlv = ieee_tlv(12, &[0, 0xe0 | bits, 1, 2]);
         let decoded = Ieee::decode(std::slice::from_ref(&tlv)).unwrap().unwrap();
@@ -334,6 +336,21 @@ fn priority_groups_must_make_sense() {
     let groups = &mut short.groups.as_mut().unwrap().1;
     (groups.percent, groups.group_of_priority) = ([0; 8], [STRICT_GROUP; 8]);
     assert!(Cee::decode(&[short.encode()]).is_ok());
+    for (percent, group) in [(50, STRICT_GROUP), (0, 0)] {
+        let groups = &mut short.groups.as_mut().unwrap().1;
+        (groups.percent[0], groups.group_of_priority[0]) = (percent, group);
+        let error = DcbxError::Shares { tlv, percent: percent.into() };
+        assert_eq!(Cee::decode(&[short.encode()]), Err(error), "{percent} % of group {group}");
+    }
+}
+
+#[test]
+fn a_logical_link_is_up_by_its_highest_bit() {
+    for (byte, is_up) in [(0x80, true), (0xff, true), (0x7f, false), (0, false)] {
+        let link = [0x0c, 5, 0, 0, 0xc0, 0, byte];
+        let read = Cin::decode(&[cin_tlv(&[&CIN_BYTES[..12], &link].concat())]).unwrap().unwrap();
+        assert_eq!(read.links, [(HEADER, is_up)], "{byte:#x}");
+    }
 }
 
 /// A list that is longer than its TLV is cut off at an entry, so that the result can be read.

@@ -411,3 +411,151 @@ fn doubtful_packets_are_left_alone() {
         assert!(finish(&mut frame, &header), "{what}: the frame was not even open");
     }
 }
+
+/// (version and header length, total length) of 40 bytes → what is read.
+#[test]
+fn ipv4_lengths_that_contradict_each_other_are_refused() {
+    for (first, total, payload_bytes) in [
+        (0x45, 40, Ok(20)),
+        (0x45, 20, Ok(0)),
+        (0x45, 19, Err(Error::BadLength)),
+        (0x44, 40, Err(Error::BadLength)),
+        (0x46, 23, Err(Error::BadLength)),
+        (0x46, 24, Ok(0)),
+        (0x45, 41, Err(Error::Truncated)),
+        (0x55, 40, Err(Error::WrongType)),
+    ] {
+        let mut bytes = [0; 40];
+        (bytes[0], bytes[3]) = (first, total);
+        let read = ipv4::Packet::parse(&bytes).map(|packet| packet.payload().len());
+        assert_eq!(read, payload_bytes, "{first:02x}, {total} bytes");
+    }
+}
+
+/// Of several routing headers each may have segments left: (segments left of each) → routed.
+#[test]
+fn any_routing_header_may_have_segments_left() {
+    for (segments, routed) in [([0, 0], false), ([1, 0], true), ([0, 1], true), ([1, 1], true)] {
+        let mut bytes = vec![0; 40];
+        bytes[0] = 0x60;
+        (bytes[5], bytes[6]) = (16, 43);
+        for (next, segments_left) in [43, 17].into_iter().zip(segments) {
+            bytes.extend([next, 0, 0, segments_left, 0, 0, 0, 0]);
+        }
+        let packet = ipv6::Packet::parse(&bytes).unwrap();
+        let transport = ipv6::Transport { protocol: 17, bytes: &[], routed };
+        assert_eq!(packet.transport(), Some(transport), "{segments:?}");
+    }
+}
+
+#[test]
+fn udp_headers_byte_by_byte() {
+    let mut headers = [0xff; ipv4::UDP_HEADERS_BYTES];
+    ipv4::write_udp(&mut headers, 0x0123, 0x6a, [[10, 0, 0, 1], [10, 0, 0, 2]], [0xc001, 4791]);
+    let expected = [
+        [0x45, 0x6a, 0x01, 0x23, 0, 0, 0x40, 0, 64, 17, 0x25, 0x5e, 10, 0].as_slice(),
+        &[0, 1, 10, 0, 0, 2, 0xc0, 0x01, 0x12, 0xb7, 0x01, 0x0f, 0, 0],
+    ];
+    assert_eq!(headers[..], expected.concat());
+    let header = Ipv4HeaderSlice::from_slice(&headers).unwrap().to_header();
+    assert_eq!(header.header_checksum, header.calc_header_checksum());
+}
+
+#[test]
+fn rocev2_source_ports_of_flows() {
+    let ports = [0, 1, 0x3fff, 0x4000, 0xffff_fffe].map(ipv4::rocev2_source_port);
+    assert_eq!(ports, [0xc000, 0xc001, 0xffff, 0xc000, 0xfffe]);
+}
+
+/// An Ethernet frame of an IP header with this octet of DSCP and ECN. Everything around is ones.
+fn frame_with_octet(version: u8, octet: u8) -> Vec<u8> {
+    let mut frame = [&[2; 12][..], &ethernet::IPV4.to_be_bytes()].concat();
+    if version == 4 {
+        let mut header = Ipv4Header::new(0, 255, IpNumber::UDP, [255; 4], [255; 4]).unwrap();
+        header.dscp = IpDscp::try_new(octet >> 2).unwrap();
+        header.ecn = IpEcn::try_new(octet & 3).unwrap();
+        header.header_checksum = header.calc_header_checksum();
+        frame.extend(header.to_bytes());
+    } else {
+        frame[12..14].copy_from_slice(&ethernet::IPV6.to_be_bytes());
+        frame.extend([0x60 | octet >> 4, octet << 4 | 0xf]);
+        frame.extend([0xff; 38]);
+    }
+    frame
+}
+
+#[test]
+fn every_octet_of_dscp_and_ecn() {
+    use ip::Ecn;
+    for (version, octet) in
+        [4, 6].into_iter().flat_map(|version| (0..=255).map(move |octet| (version, octet)))
+    {
+        let mut frame = frame_with_octet(version, octet);
+        let header = Header::parse(&frame).unwrap();
+        let field = ip::DsField::find(&frame, &header).unwrap();
+        let ecn = octet & 3;
+        assert_eq!((ip::dscp(&frame, &header), ip::ecn(&frame, &header)), (Some(octet >> 2), Some(ecn)));
+        let expected = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(ecn)];
+        assert_eq!((field.octet(&frame), field.ecn(&frame)), (octet, expected));
+        assert_eq!(field.ecn(&frame).is_markable(), ecn == 1 || ecn == 2, "{ecn}");
+        assert!(ip::set_ce(&mut frame, &header));
+        assert_eq!(frame, frame_with_octet(version, octet | 3), "IPv{version}, {octet:#04x}");
+    }
+}
+
+/// Bytes of the frame that a change of the field needs.
+#[test]
+fn a_truncated_field_is_not_changed() {
+    for (version, needed) in [(4, 14 + 20), (6, 14 + 2)] {
+        let frame = frame_with_octet(version, 1);
+        let header = Header::parse(&frame).unwrap();
+        let field = ip::DsField::find(&frame, &header).unwrap();
+        for len in 14..=frame.len() {
+            let mut short = frame[..len].to_vec();
+            assert_eq!(field.is_complete(len), len >= needed, "IPv{version}, {len}");
+            assert_eq!(field.set_ce(&mut short), len >= needed, "IPv{version}, {len}");
+            assert_eq!(short != frame[..len], len >= needed, "IPv{version}, {len}");
+        }
+    }
+}
+
+/// An offset has seven bits.
+#[test]
+fn a_field_is_found_within_the_first_127_bytes() {
+    for (at, is_found) in [(127, true), (128, false), (200, false)] {
+        for (ethertype, first) in [(ethernet::IPV4, 0x45), (ethernet::IPV6, 0x60)] {
+            let mut frame = [0; 256];
+            frame[usize::from(at)] = first;
+            assert_eq!(ip::DsField::find_at(&frame, ethertype, at).is_some(), is_found, "{at}");
+        }
+    }
+}
+
+/// The checksum 3, and a DSCP that adds 4: the update carries twice.
+#[test]
+fn a_checksum_that_is_updated_carries_twice() {
+    let mut header = Ipv4Header::new(0, 64, IpNumber::UDP, [10, 0, 0, 1], [10, 0, 0, 2]).unwrap();
+    header.identification = header.calc_header_checksum() - 3;
+    header.header_checksum = header.calc_header_checksum();
+    assert_eq!(header.header_checksum, 3);
+    let mut frame = [&[2; 12][..], &ethernet::IPV4.to_be_bytes(), &header.to_bytes()].concat();
+    let parsed = Header::parse(&frame).unwrap();
+    assert!(ip::set_dscp(&mut frame, &parsed, 1));
+    header.dscp = IpDscp::try_new(1).unwrap();
+    header.header_checksum = header.calc_header_checksum();
+    assert_eq!(frame[14..], header.to_bytes()[..]);
+}
+
+/// (protocol, bytes of its segment) → whether an open checksum of zeros is finished there.
+#[test]
+fn transport_headers_that_are_cut_off_are_left_alone() {
+    for (protocol, bytes, is_finished) in
+        [(6, 17, false), (6, 19, false), (17, 7, false), (132, 11, false), (132, 12, true)]
+    {
+        let header = Ipv4Header::new(bytes, 64, IpNumber(protocol), [0; 4], [0; 4]).unwrap();
+        let segment = vec![0; usize::from(bytes)];
+        let mut frame = [&[2; 12][..], &ethernet::IPV4.to_be_bytes(), &header.to_bytes(), &segment].concat();
+        let parsed = Header::parse(&frame).unwrap();
+        assert_eq!(finish(&mut frame, &parsed), is_finished, "{bytes} bytes of {protocol}");
+    }
+}

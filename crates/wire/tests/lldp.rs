@@ -239,6 +239,29 @@ fn text_is_safe_to_print() {
     assert_eq!(ChassisId::mac(SRC).to_string(), "02:53:4c:55:43:45");
 }
 
+/// An identifier is an address only where its subtype says so.
+#[test]
+fn identifiers_as_text() {
+    for (subtype, id, text) in [
+        (7, &b"switch"[..], "switch"), // as long as a MAC address
+        (5, &[1, 192, 0, 2, 1], "192.0.2.1"),
+        (5, &[6, 2, 0x53, 0x4c, 0x55, 0x43, 0x45], "02:53:4c:55:43:45"),
+        (5, &[1, 192, 0, 2], "c0:00:02"),
+        (5, &[16, 0xab, 0xcd], "ab:cd"),
+    ] {
+        assert_eq!(ChassisId { subtype, id: id.to_vec() }.to_string(), text);
+    }
+    let names = |name: &dyn Fn(u8) -> &'static str| (0..=8).map(name).collect::<Vec<_>>();
+    assert_eq!(
+        names(&|subtype| ChassisId { subtype, id: vec![] }.type_name()),
+        ["unhandled", "component", "ifalias", "port", "mac", "ip", "ifname", "local", "unhandled"]
+    );
+    assert_eq!(
+        names(&|subtype| PortId { subtype, id: vec![] }.type_name()),
+        ["unhandled", "ifalias", "component", "mac", "ip", "ifname", "circuit", "local", "unhandled"]
+    );
+}
+
 #[test]
 fn capabilities_have_names() {
     let names: Vec<_> = whole().capabilities.unwrap().names().collect();
@@ -260,8 +283,36 @@ fn a_frame_never_exceeds_the_payload_of_ethernet() {
     assert_eq!(decoded.system_description, None);
 }
 
+/// 18 bytes of mandatory TLVs and 2 of the End TLV leave 1480: twice 513, and 454 with its header.
+#[test]
+fn the_last_byte_of_the_payload_is_used() {
+    let tlv = |bytes| OrgTlv { oui: OUI_802_1, subtype: 99, value: vec![1; bytes] };
+    for (bytes, frame_bytes, omitted_tlvs) in [(448, 1514, 0), (449, 1514 - 454, 1)] {
+        let mut lldpdu = Lldpdu::new(ChassisId::mac(SRC), PortId::interface("p1"), 121);
+        lldpdu.organization = vec![tlv(507), tlv(507), tlv(bytes)];
+        let encoded = lldpdu.encode(SRC);
+        assert_eq!((encoded.frame.len(), encoded.omitted_tlvs), (frame_bytes, omitted_tlvs), "{bytes}");
+    }
+}
+
 #[test]
 fn errors_name_the_tlv() {
+    let names = [
+        (0, "End"),
+        (1, "Chassis ID"),
+        (2, "Port ID"),
+        (3, "TTL"),
+        (4, "Port Description"),
+        (5, "System Name"),
+        (6, "System Description"),
+        (7, "System Capabilities"),
+        (8, "Management Address"),
+        (9, "reserved"),
+        (127, "organizationally specific"),
+    ];
+    for (kind, name) in names {
+        assert_eq!(LldpError::Repeated { kind }.to_string(), format!("a second {name} TLV"));
+    }
     let errors = [
         LldpError::NoHeader,
         LldpError::WrongType,

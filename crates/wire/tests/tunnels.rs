@@ -187,6 +187,13 @@ fn the_open_checksum_of_a_tunnel_itself_is_finished() {
     frame[14 + 40 + 4..14 + 40 + 6].fill(0);
     assert!(finish(&mut frame));
     assert_eq!(frame, whole);
+    // Both at once: the inner one first, since GRE's covers it.
+    let (at, pseudo) = open_field(&packet, true);
+    let begins = frame.len() - packet.len();
+    frame[14 + 40 + 4..14 + 40 + 6].fill(0);
+    frame[begins + at..begins + at + 2].copy_from_slice(&pseudo);
+    assert!(finish(&mut frame));
+    assert_eq!(frame, whole);
 }
 
 /// An SCTP packet whose checksum is 0: the common header of an INIT and some bytes behind it.
@@ -251,6 +258,8 @@ fn what_is_no_tunnel_or_not_ours_to_finish_is_left_alone() {
     remote[1] = 0x20;
     let mut without_vni = vxlan(&plain);
     without_vni[0] = 0;
+    let (mut gpe_without_vni, mut gpe_without_type) = (vxlan_gpe(3, &plain), vxlan_gpe(3, &plain));
+    (gpe_without_vni[0], gpe_without_type[0]) = (0x04, 0x08);
     let mut pptp = gre(ethernet::IPV4, &packet, false, true, false);
     pptp[1] |= 1;
     let mut routed = gre(ethernet::IPV4, &packet, false, true, false);
@@ -266,6 +275,8 @@ fn what_is_no_tunnel_or_not_ours_to_finish_is_left_alone() {
         ("VXLAN with remote checksum offload", udp_frame(4, 4789, &remote, false)),
         ("VXLAN without VNI", udp_frame(4, 4789, &without_vni, false)),
         ("VXLAN-GPE of a type unknown", udp_frame(4, 4790, &vxlan_gpe(4, &packet), false)),
+        ("VXLAN-GPE without VNI", udp_frame(4, 4790, &gpe_without_vni, false)),
+        ("VXLAN-GPE without a next protocol", udp_frame(4, 4790, &gpe_without_type, false)),
         ("GENEVE of a later version", udp_frame(4, 6081, &later, false)),
         ("a fragment inside", ip_frame(4, 4, &fragment)),
         ("PPTP", ip_frame(4, 47, &pptp)),
@@ -279,6 +290,51 @@ fn what_is_no_tunnel_or_not_ours_to_finish_is_left_alone() {
     }
     // One level less is not too deep.
     assert!(finish(&mut ethernet(&deep[20..], false)));
+}
+
+/// (change of the packet) → the tag inside, as PCP · 2 + DEI. The outer IPv4 header has 20 bytes.
+#[test]
+fn the_tag_inside_vxlan() {
+    use wire::ip::Version::{V4, V6};
+    use wire::tunnel::vxlan_inner_tag;
+    type Change = fn(&mut Vec<u8>);
+    let unchanged: Change = |_| ();
+    let mut tagged = ethernet(&inner(4, true), true);
+    tagged[14] = 0xb0; // PCP 5, DEI
+    let packet = |version, port, inside: &[u8]| udp_frame(version, port, &vxlan(inside), true)[14..].to_vec();
+    let untagged = ethernet(&inner(4, true), false);
+    for (what, version, mut packet, change, tag) in [
+        ("VXLAN over IPv4", V4, packet(4, 4789, &tagged), unchanged, Some(11)),
+        ("on Linux' port", V4, packet(4, 8472, &tagged), unchanged, Some(11)),
+        ("over IPv6", V6, packet(6, 4789, &tagged), unchanged, Some(11)),
+        ("without a tag", V4, packet(4, 4789, &untagged), unchanged, None),
+        ("on another port", V4, packet(4, 4790, &tagged), unchanged, None),
+        ("without VNI", V4, packet(4, 4789, &tagged), |packet| packet[28] = 0xf7, None),
+        ("the first fragment", V4, packet(4, 4789, &tagged), |packet| packet[6] = 0x20, None),
+        ("a later fragment", V4, packet(4, 4789, &tagged), |packet| packet[7] = 1, None),
+        ("not to be fragmented", V4, packet(4, 4789, &tagged), |packet| packet[6] = 0x40, Some(11)),
+        ("TCP over IPv4", V4, packet(4, 4789, &tagged), |packet| packet[9] = 6, None),
+        ("TCP over IPv6", V6, packet(6, 4789, &tagged), |packet| packet[6] = 6, None),
+        (
+            "IPv4 options",
+            V4,
+            packet(4, 4789, &tagged),
+            |packet| {
+                packet[0] = 0x46;
+                packet.splice(20..20, [1; 4]);
+            },
+            Some(11),
+        ),
+        ("cut off", V4, packet(4, 4789, &tagged)[..20 + 8 + 8 + 13].to_vec(), unchanged, None),
+    ] {
+        change(&mut packet);
+        assert_eq!(vxlan_inner_tag(&packet, version), tag, "{what}");
+    }
+    // UDP is where the length field says.
+    let mut short = packet(4, 4789, &tagged);
+    short.drain(16..20);
+    short[0] = 0x44;
+    assert_eq!(vxlan_inner_tag(&short, V4), None, "a header of 16 bytes");
 }
 
 /// Each frame is cut off at each byte, with its lengths corrected or not: nothing panics, and

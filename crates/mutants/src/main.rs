@@ -1,0 +1,180 @@
+//! `cargo xtask mutants`: changes a crate in every way that a test should notice, and lists what
+//! none noticed.
+//!
+//! All mutants of a crate are built at once, each as an alternative beside the original that an
+//! environment variable selects. A run without a mutant records which of them each test reaches;
+//! then each mutant is run under the tests that reach it, and no others.
+
+mod default_values;
+mod finder;
+mod source;
+mod tests_of;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Result, anyhow};
+use clap::Parser;
+
+use tests_of::{MutantOutcome, Test};
+use tree::Tree;
+
+/// The outcome of a mutant that the compiler refuses.
+const NOT_BUILT: &str = "NotBuilt";
+
+/// Mutation testing of one crate. Results go to target/mutants/CRATE.txt.
+#[derive(Parser)]
+#[command(name = "cargo xtask mutants", bin_name = "cargo xtask mutants")]
+struct Arguments {
+    /// The crate, as `wire`.
+    package: String,
+    /// Only mutants whose name contains one of these, as `src/pfc/`.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Only every n-th mutant, from the k-th on.
+    #[arg(long, value_name = "K/N")]
+    shard: Option<String>,
+    /// Only what the last run missed.
+    #[arg(long)]
+    missed: bool,
+    /// Only these test targets, as `watchdog`, beside the unit tests: a narrower run builds faster.
+    #[arg(long, value_name = "TARGET")]
+    test: Vec<String>,
+    /// How many at a time.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let repository = env::current_dir()?;
+    let results = repository.join("target/mutants").join(format!("{}.txt", arguments.package));
+    let found = finder::find(&repository.join("crates").join(&arguments.package))?;
+    let tree = Tree::copy(&repository, &arguments.package, &found)?;
+    eprintln!("{} mutants", found.mutants.len());
+    let mut known = read_results(&results);
+    let numbers = 0..found.mutants.len();
+    let not_built =
+        |&mutant: &usize| known.get(&found.mutants[mutant].name).is_some_and(|is| is == NOT_BUILT);
+    let dropped = tree.build_library(&found, numbers.clone().filter(not_built).collect())?;
+    for &mutant in &dropped {
+        append(&results, NOT_BUILT, &found.mutants[mutant].name)?;
+        known.insert(found.mutants[mutant].name.clone(), NOT_BUILT.to_owned());
+    }
+    let programs = tree.build_tests(&arguments.test)?;
+    let folder = tree.folder();
+    let tests = record_all(&folder, &programs, arguments.jobs)?;
+    let wanted = |mutant: usize| {
+        let name = &found.mutants[mutant].name;
+        let shard = arguments.shard.as_deref().is_none_or(|shard| in_shard(shard, mutant));
+        let only = arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part));
+        let missed = known.get(name).is_some_and(|outcome| outcome == "Missed" || outcome == "NotReached");
+        shard && only && (missed || !arguments.missed)
+    };
+    let mutants: Vec<usize> = numbers.filter(|mutant| wanted(*mutant) && !dropped.contains(mutant)).collect();
+    eprintln!("{} tests, {} mutants to run", tests.len(), mutants.len());
+    let outcomes = run_mutants(&folder, &tests, &mutants, &found, arguments.jobs, &results)?;
+    for (mutant, outcome) in outcomes {
+        known.insert(found.mutants[mutant].name.clone(), format!("{outcome:?}"));
+    }
+    let names: BTreeSet<&str> = found.mutants.iter().map(|mutant| mutant.name.as_str()).collect();
+    known.retain(|name, _| names.contains(name.as_str()));
+    let lines: String = known.iter().map(|(name, outcome)| format!("{outcome}\t{name}\n")).collect();
+    fs::write(&results, lines)?;
+    report(&known);
+    Ok(())
+}
+
+/// Whether a mutant is of shard `k/n`.
+fn in_shard(shard: &str, mutant: usize) -> bool {
+    let parts = shard.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    parts.is_none_or(|(k, n): (usize, usize)| mutant % n == k)
+}
+
+/// Outcomes by mutant of earlier runs; of two lines about one mutant the later holds.
+fn read_results(path: &Path) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let pairs = text.lines().filter_map(|line| line.split_once('\t'));
+    pairs.map(|(outcome, name)| (name.to_owned(), outcome.to_owned())).collect()
+}
+
+/// Adds a result at once, so that a run that is ended keeps what it found.
+fn append(results: &Path, outcome: &str, name: &str) -> Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(results)?;
+    Ok(file.write_all(format!("{outcome}\t{name}\n").as_bytes())?)
+}
+
+fn report(known: &BTreeMap<String, String>) {
+    let mut sums: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, outcome) in known {
+        *sums.entry(outcome).or_default() += 1;
+        if outcome == "Missed" || outcome == "NotReached" {
+            println!("{outcome}: {name}");
+        }
+    }
+    println!("{sums:?}");
+}
+
+/// Calls `work` with every index below `count`, on several threads.
+fn in_parallel(jobs: usize, count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let one = || loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        if index >= count {
+            return Ok(());
+        }
+        work(index)?;
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a worker panicked"))?)
+    })
+}
+
+fn record_all(folder: &Path, programs: &[PathBuf], jobs: usize) -> Result<Vec<Test>> {
+    let mut all = Vec::new();
+    for program in programs {
+        all.extend(tests_of::names(program)?.into_iter().map(|name| (program, name)));
+    }
+    let tests = Mutex::new(Vec::new());
+    in_parallel(jobs, all.len(), |index| {
+        let (program, name) = &all[index];
+        let file = folder.join(format!("reached-{index}"));
+        let test = tests_of::record(folder, program, name, &file)?;
+        fs::remove_file(file).ok();
+        tests.lock().map_err(|_| anyhow!("a worker panicked"))?.push(test);
+        Ok(())
+    })?;
+    tests.into_inner().map_err(|_| anyhow!("a worker panicked"))
+}
+
+/// Runs mutants; each outcome is appended to the results at once.
+fn run_mutants(
+    folder: &Path,
+    tests: &[Test],
+    mutants: &[usize],
+    found: &finder::Found,
+    jobs: usize,
+    results: &Path,
+) -> Result<Vec<(usize, MutantOutcome)>> {
+    let outcomes = Mutex::new(Vec::new());
+    in_parallel(jobs, mutants.len(), |index| {
+        let mutant = mutants[index];
+        let outcome = tests_of::run_mutant(folder, tests, mutant)?;
+        append(results, &format!("{outcome:?}"), &found.mutants[mutant].name)?;
+        let mut outcomes = outcomes.lock().map_err(|_| anyhow!("a worker panicked"))?;
+        outcomes.push((mutant, outcome));
+        if outcomes.len() % 100 == 0 {
+            eprintln!("{} of {}", outcomes.len(), mutants.len());
+        }
+        Ok(())
+    })?;
+    outcomes.into_inner().map_err(|_| anyhow!("a worker panicked"))
+}
