@@ -2,8 +2,8 @@
 //!
 //! Rule: of the events at the same time, those of the whole network come first, then those of each
 //! node in the order of the nodes. Those of one node come by kind, and of one kind in an order that
-//! a hash of time and number gives. So the order does not depend on when and by whom an event was
-//! planned, and is the same in a part of the network; and of two senders in step none is always
+//! a hash of seed, time and number gives. So the order does not depend on when and by whom an event
+//! was planned, and is the same in a part of the network; and of two senders in step none is always
 //! first, as it would be by number: its congestion control would see the shorter queue each time.
 
 use std::cmp::Reverse;
@@ -113,20 +113,10 @@ const SLOT_LIMIT: usize = 256;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ticket(u128);
 
-impl Ticket {
-    /// Returns the place of an event of a node.
-    #[inline]
-    pub(crate) fn new(at: Picos, node: usize, event: Event) -> Self {
-        let (kind, number) = event.parts();
-        let order = u128::from(hash(at, number)) << NUMBER_BITS | number as u128;
-        Self(u128::from(at) << 64 | (node as u128 + 1) << NODE_SHIFT | kind << KIND_SHIFT | order)
-    }
-}
-
 /// Returns bits that put numbers in another order at each time.
 #[inline]
-fn hash(at: Picos, number: usize) -> u64 {
-    let mixed = at.wrapping_add((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+fn hash(salt: u64, at: Picos, number: usize) -> u64 {
+    let mixed = at.wrapping_add((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ salt;
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> (64 - HASH_BITS)
 }
@@ -154,11 +144,13 @@ pub(crate) struct Queue {
     /// The last of the events that were taken, in their order. One that was planned for its own
     /// time may be taken after it and yet come before.
     taken: u128,
+    /// What the seed puts into the order of events at the same time.
+    salt: u64,
 }
 
 impl Queue {
-    /// Creates an empty queue.
-    pub(crate) fn new() -> Self {
+    /// Creates an empty queue of a run with this seed.
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             current: Vec::new(),
             slot: 0,
@@ -168,7 +160,16 @@ impl Queue {
             far: BinaryHeap::new(),
             is_crowded: false,
             taken: 0,
+            salt: seed.wrapping_mul(0xd6e8_feb8_6659_fd93),
         }
+    }
+
+    /// Returns the place of an event of a node.
+    #[inline]
+    pub(crate) fn ticket(&self, at: Picos, node: usize, event: Event) -> Ticket {
+        let (kind, number) = event.parts();
+        let order = u128::from(hash(self.salt, at, number)) << NUMBER_BITS | number as u128;
+        Ticket(u128::from(at) << 64 | (node as u128 + 1) << NODE_SHIFT | kind << KIND_SHIFT | order)
     }
 
     /// Plans an event of the whole network.
@@ -180,7 +181,7 @@ impl Queue {
     /// Plans an event of a node. An event in the past happens next.
     #[inline]
     pub(crate) fn schedule(&mut self, at: Picos, node: usize, event: Event) {
-        self.insert(Ticket::new(at, node, event).0);
+        self.insert(self.ticket(at, node, event).0);
     }
 
     /// Plans an event at its place.
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn earlier_first_and_then_by_node_and_kind() {
-        let mut queue = Queue::new();
+        let mut queue = Queue::new(0);
         let planned = [
             (7, 2, Event::TxDone(3)),
             (5, 2, Event::Message(3)),
@@ -333,9 +334,10 @@ mod tests {
     /// Of two that are due together, each comes first half of the time.
     #[test]
     fn ties_favor_none() {
+        let queue = Queue::new(0);
         for [a, b] in [[0, 1], [2, 4], [7, 4000], [512, 513]] {
             let is_first =
-                |at: Picos| Ticket::new(at, 1, Event::Arrive(a)).0 < Ticket::new(at, 1, Event::Arrive(b)).0;
+                |at: Picos| queue.ticket(at, 1, Event::Arrive(a)).0 < queue.ticket(at, 1, Event::Arrive(b)).0;
             for step in [81_920, 83_840, 1_000_000] {
                 let first = (0..10_000).filter(|frame| is_first(frame * step)).count();
                 assert!((4_700..5_300).contains(&first), "{a}, {b}, each {step} ps: {first}");
@@ -346,14 +348,14 @@ mod tests {
     /// An event that is planned late comes where it would have come.
     #[test]
     fn a_ticket_is_kept() {
-        let mut queue = Queue::new();
+        let mut queue = Queue::new(0);
         queue.schedule(5, 1, Event::Due(1));
-        let ticket = Ticket::new(7, 1, Event::TxDone(2));
+        let ticket = queue.ticket(7, 1, Event::TxDone(2));
         queue.schedule(7, 1, Event::Due(3));
         assert_eq!((queue.next(9), queue.is_past(ticket)), (Some((5, Event::Due(1))), false));
         queue.plan(ticket);
         assert_eq!((queue.next(9), queue.is_past(ticket)), (Some((7, Event::TxDone(2))), true));
-        let never_planned = Ticket::new(7, 1, Event::Arrive(4));
+        let never_planned = queue.ticket(7, 1, Event::Arrive(4));
         assert!(!queue.is_past(never_planned));
         assert_eq!((queue.next(9), queue.is_past(never_planned)), (Some((7, Event::Due(3))), true));
         // One that is planned for the present comes next, and what was past remains so.
@@ -364,7 +366,7 @@ mod tests {
     /// Plans far more events than the limit of one slot, some of them while that slot is current.
     #[test]
     fn a_crowd_at_one_time() {
-        let mut queue = Queue::new();
+        let mut queue = Queue::new(0);
         let numbers = 0..4 * SLOT_LIMIT;
         numbers.clone().for_each(|number| queue.schedule(7, 1, Event::FlowStart(number)));
         let mut taken = Vec::new();
@@ -388,14 +390,14 @@ mod tests {
         fn agrees_with_a_sorted_list(
             steps in proptest::collection::vec((0u64..40, 0u64..1000, 0u64..6, 0usize..9), 1..400),
         ) {
-            let mut queue = Queue::new();
+            let mut queue = Queue::new(0);
             let (mut model, mut now) = (Vec::new(), 0);
             for (number, (shift, part, take, node)) in steps.into_iter().enumerate() {
                 let at = now + (part << shift) / 1000;
                 queue.schedule(at, node, Event::Due(number));
                 model.push((at, node, number));
                 for _ in 0..take / 2 {
-                    model.sort_unstable_by_key(|&(at, node, number)| (at, node, hash(at, number), number));
+                    model.sort_unstable_by_key(|&(at, node, number)| (at, node, hash(0, at, number), number));
                     let until = now + (1 << shift);
                     let expected = model.first().filter(|(at, ..)| *at <= until).copied();
                     let event = expected.map(|(at, _, number)| (at, Event::Due(number)));
@@ -425,6 +427,7 @@ mod tests {
             Event::WatchdogPoll(11),
             Event::Sample,
         ];
-        assert_eq!(events.map(|event| Event::of(Ticket::new(7, 4095, event).0)), events);
+        let queue = Queue::new(1);
+        assert_eq!(events.map(|event| Event::of(queue.ticket(7, 4095, event).0)), events);
     }
 }

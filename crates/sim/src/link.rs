@@ -32,12 +32,12 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Creates both directions of each link.
-    pub(crate) fn new(links: &[Link]) -> Self {
+    /// Creates both directions of each link, in a run with this seed.
+    pub(crate) fn new(links: &[Link], seed: u64) -> Self {
         let ends =
             |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
         let lines: Vec<LinkDirection> = links.iter().enumerate().flat_map(ends).collect();
-        let (queue, packets, wake_at) = (Queue::new(), Packets::default(), vec![NEVER; lines.len()]);
+        let (queue, packets, wake_at) = (Queue::new(seed), Packets::default(), vec![NEVER; lines.len()]);
         let (latency, int, mail) = (None, None, Vec::new());
         Self { now: 0, queue, directions: lines, packets, wake_at, latency, int, mail }
     }
@@ -64,8 +64,11 @@ impl Links {
     #[inline]
     pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
         debug_assert!(self.is_idle(line));
-        let at = self.directions[line].send(len, self.now);
-        match self.directions[line].other_part {
+        let direction = &mut self.directions[line];
+        let at = direction.send(len, self.now);
+        direction.end =
+            self.queue.ticket(direction.free_at, direction.from.node, Event::TxDone(direction.number));
+        match direction.other_part {
             None => self.fly(line, at, len, bytes),
             Some(part) => self.mail[part].frames.push((line, at, Packet { len, bytes: *bytes })),
         }
@@ -295,7 +298,6 @@ impl LinkDirection {
         self.counts.busy += time;
         self.counts.bytes += self.bytes_of(len);
         self.free_at = now + time;
-        self.end = Ticket::new(self.free_at, self.from.node, Event::TxDone(self.number));
         self.reports_end = false;
         self.free_at + self.propagation
     }

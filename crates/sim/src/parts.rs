@@ -53,7 +53,7 @@ impl<'s> Partition<'s> {
             divisible(scenario)?;
         }
         let (part_of, count) = assign::parts(scenario, most.max(1));
-        let links = Links::new(&scenario.links);
+        let links = Links::new(&scenario.links, scenario.seed);
         let shortest = scenario.traffic.iter().map(|traffic| traffic.frame_bytes).min().unwrap_or(u16::MAX);
         let shortest = shortest.min(FRAME_BYTES as u16);
         let between = links.directions.iter().filter(|line| part_of[line.from.node] != part_of[line.to.node]);

@@ -85,7 +85,7 @@ impl<'s> Simulation<'s> {
 
     /// Creates a part of the network: nothing happens at the nodes of other parts.
     pub(crate) fn part(scenario: &'s Scenario, parts: PartOf) -> Self {
-        let mut wires = Links::new(&scenario.links);
+        let mut wires = Links::new(&scenario.links, scenario.seed);
         wires.mail.resize_with(parts.count(), Mail::default);
         for line in &mut wires.directions {
             line.other_part = parts.other(line.to.node).filter(|_| parts.owns(line.from.node));

@@ -112,6 +112,6 @@ fn dctcp_figure_18_incast() {
     }
     let slowest = slowest_ms(37, false);
     assert!(slowest > 8.4, "losses with 37 servers: {slowest}");
-    is_stated(40, slowest_ms(40, false), 11.8);
-    is_stated(10, slowest_ms(10, true), 26.1);
+    is_stated(40, slowest_ms(40, false), 17.6);
+    is_stated(10, slowest_ms(10, true), 18.3);
 }

@@ -164,7 +164,7 @@ impl Simulated {
 
 fn both() -> (Simulated, Daemon) {
     let scenario = scenario();
-    let wires = Links::new(&scenario.links);
+    let wires = Links::new(&scenario.links, scenario.seed);
     let NodeKind::Switch(node) = &scenario.nodes[0].kind else { panic!("a switch") };
     let device = SimSwitch::new(0, 0, node, &scenario, &wires);
     let settings = switch_settings(0, node, &scenario, &wires);

@@ -86,7 +86,8 @@ pub struct Arguments {
     /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged anyway.
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
-    /// Run on this many cores, with the same results to the byte. A scenario with `latency = true`
+    /// Run on this many cores, with the same results to the byte; more than the machine has make it
+    /// slower. A scenario with `latency = true`
     /// or HPCC has one, and so has --pcap.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
