@@ -189,17 +189,15 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 
     fn visit_expr(&mut self, expression: &'ast Expr) {
         match expression {
-            Expr::Binary(binary) => {
-                // `if let .. && ..` is no operator.
-                if !(matches!(binary.op, BinOp::And(_)) && holds_let(expression)) {
-                    let (left, right) = (self.original(&*binary.left), self.original(&*binary.right));
-                    let operator = self.original(&binary.op);
-                    let change = |new: &&str| {
-                        (format!("replace {operator} with {new}"), format!("({left}) {new} ({right})"))
-                    };
-                    let changes = replacements(&operator).iter().map(change).collect();
-                    self.replace(expression, binary.op.span(), changes);
-                }
+            // `if let .. && ..` is no operator.
+            Expr::Binary(binary) if !(matches!(binary.op, BinOp::And(_)) && holds_let(expression)) => {
+                let (left, right) = (self.original(&*binary.left), self.original(&*binary.right));
+                let operator = self.original(&binary.op);
+                let change = |new: &&str| {
+                    (format!("replace {operator} with {new}"), format!("({left}) {new} ({right})"))
+                };
+                let changes = replacements(&operator).iter().map(change).collect();
+                self.replace(expression, binary.op.span(), changes);
             }
             Expr::Unary(unary) if !matches!(unary.op, UnOp::Deref(_)) => {
                 let change = format!("delete {}", self.original(&unary.op));

@@ -7,12 +7,31 @@
 use std::collections::VecDeque;
 
 use crate::event_queue::{Event, Queue, Ticket};
-use crate::mail::Mail;
+use crate::flow::Message;
 use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
 use crate::trace::int_log::IntLog;
 use crate::trace::latency::LatencyLog;
+
+/// What one part of the network sends to another: frames, and what is announced beside them.
+#[derive(Debug, Default)]
+pub struct Mail {
+    /// By link direction: frames with the time of their arrival.
+    pub(crate) frames: Vec<(usize, Picos, Packet)>,
+    /// By flow: the messages that its receiver is to expect.
+    pub(crate) messages: Vec<(usize, Message)>,
+    /// By end that negotiates: frames of LLDP with the time when they are read.
+    pub(crate) lldp: Vec<(usize, Picos, Vec<u8>)>,
+}
+
+impl Mail {
+    /// Returns when the first of it arrives; the highest number if there is nothing.
+    pub(crate) fn first_at(&self) -> Picos {
+        let frames = self.frames.iter().map(|(_, at, _)| *at);
+        frames.chain(self.lldp.iter().map(|(_, at, _)| *at)).min().unwrap_or(Picos::MAX)
+    }
+}
 
 /// All link directions and the time, as needed by nodes to send.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 
 mod jobs;
 mod negotiation;
+pub(crate) mod part_of;
 
 use endpoint::feedback::FlowPath;
 use wire::mac::MacAddr;
@@ -16,13 +17,12 @@ use wire::mac::MacAddr;
 use self::jobs::Job;
 pub(crate) use self::negotiation::LldpEnd;
 use self::negotiation::Negotiation;
+use self::part_of::PartOf;
 use crate::event_queue::Event;
 use crate::flow::{CompletedMessage, Flow, Message};
 use crate::host_node::Host;
-use crate::link::{LinkDirection, Links};
-use crate::mail::Mail;
+use crate::link::{LinkDirection, Links, Mail};
 use crate::packet::{AckContent, Content, PacketHeaders, host_mac};
-use crate::part_of::PartOf;
 use crate::routes::{Routes, base_rtt_ns};
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;

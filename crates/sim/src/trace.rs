@@ -137,8 +137,8 @@ impl Record {
         traffic.last_arrival = Some(now);
     }
 
-    /// Records that a message of a flow of `traffic` is complete at its receiver, a node. True if it
-    /// was the last of its traffic.
+    /// Records that a message of a flow of `traffic` is complete at its receiver, a node. True if
+    /// it was the last of its traffic.
     pub(crate) fn completed(
         &mut self,
         (traffic, flow, node): (usize, usize, usize),

@@ -1,8 +1,8 @@
 //! Which node belongs to which part.
 //!
-//! Rule: what must be in one part is a group: a switch with its hosts, and groups whose hosts act on
-//! each other without delay. Groups are given to the part with the least load, the largest first.
-//! The load of a group is the number of link directions that end in it.
+//! Rule: what must be in one part is a group: a switch with its hosts, and groups whose hosts act
+//! on each other without delay. Groups are given to the part with the least load, the largest
+//! first. The load of a group is the number of link directions that end in it.
 
 use std::collections::BTreeMap;
 

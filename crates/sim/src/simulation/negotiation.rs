@@ -19,8 +19,8 @@ use wire::lldp::ChassisId;
 use crate::event_queue::Event;
 use crate::link::{LinkDirection, Links};
 use crate::packet::{host_mac, port_mac};
-use crate::part_of::PartOf;
 use crate::scenario::{HostNode, NodeKind, Scenario, SwitchNode};
+use crate::simulation::part_of::PartOf;
 use crate::time::{NEVER, NS, Picos, of_ns};
 
 /// Time from the arrival of a frame until it is read.

@@ -16,10 +16,10 @@ const SPINS: u32 = 10_000;
 const REPORTED_WINDOWS: u64 = 256;
 
 /// Shows how far the run is: virtual time in nanoseconds, and frame-hops.
-pub type Report<'r> = dyn FnMut(u64, u64) + Send + 'r;
+pub type ProgressReport<'r> = dyn FnMut(u64, u64) + Send + 'r;
 
 /// Runs the parts of a network until its end, or until a switch has no memory left.
-pub fn run<'s>(partition: &Partition<'s>, report: &mut Report) -> Simulation<'s> {
+pub fn run<'s>(partition: &Partition<'s>, report: &mut ProgressReport) -> Simulation<'s> {
     let shared = &Shared::new(partition.count());
     let mut report = Some(report);
     let parts = std::thread::scope(|scope| {
@@ -134,7 +134,7 @@ struct Worker<'t, 's> {
 
 impl Worker<'_, '_> {
     /// Runs window after window. The first thread reports.
-    fn run(&mut self, mut report: Option<&mut Report>) {
+    fn run(&mut self, mut report: Option<&mut ProgressReport>) {
         let _guard = BreakOnPanic(self.shared);
         let (mut earliest, mut number) = (0, 0u64);
         while let Some(end) = self.partition.window(earliest) {
@@ -174,7 +174,7 @@ impl Worker<'_, '_> {
     }
 
     /// Notes the frame-hops, and ends the run of all threads after this window if that is needed.
-    fn report(&self, number: u64, report: Option<&mut Report>) {
+    fn report(&self, number: u64, report: Option<&mut ProgressReport>) {
         let window = &self.shared.windows[(number % 2) as usize];
         window.hops[self.number].store(self.part.frame_hops(), Ordering::Relaxed);
         let hops = || window.hops.iter().map(|hops| hops.load(Ordering::Relaxed)).sum();

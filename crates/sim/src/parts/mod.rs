@@ -18,10 +18,10 @@ mod join;
 use wire::pause::FRAME_BYTES;
 
 use crate::link::Links;
-pub use crate::mail::Mail;
-use crate::part_of::PartOf;
+pub use crate::link::Mail;
 use crate::scenario::{FaultKind, Scenario, Traffic, TransportSettings};
 use crate::simulation::Simulation;
+use crate::simulation::part_of::PartOf;
 use crate::time::{Picos, of_ns};
 
 /// Which nodes belong to which part, and how far the parts may run.
