@@ -112,8 +112,8 @@ virtual, to the nanosecond: the same scenario and seed give the same outcome.
 With --set, KEY is a path as TOML writes it; of a list of tables, one is named by its name or its
 number from 0: traffic.rdma.rate, link.0.cable_m. What is no TOML is a string: rate=10G.
 
-With --threads the switches and their hosts are divided among cores. What acts on each other without
-delay stays together: the ranks of a collective, and what waits for other traffic (after).
+With --threads the switches and their hosts are divided among cores. What acts on each other
+without delay stays together: the ranks of a collective, and what waits for other traffic (after).
 
 docs/simulator.md explains the language and the model.
 
