@@ -12,7 +12,6 @@ mod tests_of;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -39,8 +38,8 @@ struct Arguments {
     #[arg(long)]
     only: Vec<String>,
     /// Only every n-th mutant, from the k-th on.
-    #[arg(long, value_name = "K/N")]
-    shard: Option<String>,
+    #[arg(long, value_name = "K/N", value_parser = shard_of)]
+    shard: Option<(usize, usize)>,
     /// Only what the last run missed.
     #[arg(long)]
     missed: bool,
@@ -54,15 +53,18 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let repository = env::current_dir()?;
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let results = repository.join("target/mutants").join(format!("{}.txt", arguments.package));
     let found = finder::find(&repository.join("crates").join(&arguments.package))?;
     let tree = Tree::copy(&repository, &arguments.package, &found)?;
     eprintln!("{} mutants", found.mutants.len());
     let mut known = read_results(&results);
     let numbers = 0..found.mutants.len();
-    let not_built =
-        |&mutant: &usize| known.get(&found.mutants[mutant].name).is_some_and(|is| is == NOT_BUILT);
+    // A change of the crate may make another mutant build, so only a further look trusts the last run.
+    let not_built = |&mutant: &usize| {
+        let outcome = known.get(&found.mutants[mutant].name);
+        arguments.missed && outcome.is_some_and(|outcome| outcome == NOT_BUILT)
+    };
     let dropped = tree.build_library(&found, numbers.clone().filter(not_built).collect())?;
     for &mutant in &dropped {
         append(&results, NOT_BUILT, &found.mutants[mutant].name)?;
@@ -73,7 +75,7 @@ fn main() -> Result<()> {
     let tests = record_all(&folder, &programs, arguments.jobs)?;
     let wanted = |mutant: usize| {
         let name = &found.mutants[mutant].name;
-        let shard = arguments.shard.as_deref().is_none_or(|shard| in_shard(shard, mutant));
+        let shard = arguments.shard.is_none_or(|(part, parts)| mutant % parts == part);
         let only = arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part));
         let missed = known.get(name).is_some_and(|outcome| outcome == "Missed" || outcome == "NotReached");
         shard && only && (missed || !arguments.missed)
@@ -81,21 +83,24 @@ fn main() -> Result<()> {
     let mutants: Vec<usize> = numbers.filter(|mutant| wanted(*mutant) && !dropped.contains(mutant)).collect();
     eprintln!("{} tests, {} mutants to run", tests.len(), mutants.len());
     let outcomes = run_mutants(&folder, &tests, &mutants, &found, arguments.jobs, &results)?;
+    let mut of_this_run = BTreeMap::new();
     for (mutant, outcome) in outcomes {
-        known.insert(found.mutants[mutant].name.clone(), format!("{outcome:?}"));
+        of_this_run.insert(found.mutants[mutant].name.clone(), format!("{outcome:?}"));
     }
+    known.extend(of_this_run.clone());
     let names: BTreeSet<&str> = found.mutants.iter().map(|mutant| mutant.name.as_str()).collect();
     known.retain(|name, _| names.contains(name.as_str()));
     let lines: String = known.iter().map(|(name, outcome)| format!("{outcome}\t{name}\n")).collect();
     fs::write(&results, lines)?;
-    report(&known);
+    report(&of_this_run);
     Ok(())
 }
 
-/// Whether a mutant is of shard `k/n`.
-fn in_shard(shard: &str, mutant: usize) -> bool {
-    let parts = shard.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-    parts.is_none_or(|(k, n): (usize, usize)| mutant % n == k)
+/// Parses `K/N`.
+fn shard_of(text: &str) -> Result<(usize, usize), String> {
+    let shard =
+        text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    shard.filter(|(part, parts)| part < parts).ok_or_else(|| "write K/N with K below N, as in 0/4".to_owned())
 }
 
 /// Outcomes by mutant of earlier runs; of two lines about one mutant the later holds.
@@ -111,9 +116,10 @@ fn append(results: &Path, outcome: &str, name: &str) -> Result<()> {
     Ok(file.write_all(format!("{outcome}\t{name}\n").as_bytes())?)
 }
 
-fn report(known: &BTreeMap<String, String>) {
+/// Prints what no test noticed in this run, and how many mutants had which outcome.
+fn report(outcomes: &BTreeMap<String, String>) {
     let mut sums: BTreeMap<&str, usize> = BTreeMap::new();
-    for (name, outcome) in known {
+    for (name, outcome) in outcomes {
         *sums.entry(outcome).or_default() += 1;
         if outcome == "Missed" || outcome == "NotReached" {
             println!("{outcome}: {name}");

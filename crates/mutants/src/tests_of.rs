@@ -1,4 +1,4 @@
-//! The tests of a crate: which mutants each reaches, and what it says of one.
+//! The tests of a crate: which mutants each reaches, and whether it notices one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ pub struct Test {
     pub reached: BTreeSet<usize>,
 }
 
-/// What the tests say of a mutant.
+/// The outcome of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MutantOutcome {
     /// A test failed.
@@ -57,7 +57,7 @@ pub fn record(folder: &Path, program: &Path, name: &str, file: &Path) -> Result<
     let _ = fs::remove_file(file);
     let started = Instant::now();
     let mut command = command(folder, program, 600, &[name]);
-    command.env("SLUICE_MUTANTS_REACHED", file);
+    command.env("SLUICE_MUTANTS_REACHED", file).env_remove("SLUICE_MUTANT");
     if !command.status()?.success() {
         bail!("{name} in {} fails without a mutant", program.display());
     }

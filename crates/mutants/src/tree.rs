@@ -22,18 +22,21 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Copies all files that Git knows, where they changed.
+    /// Copies all files that Git knows, where they changed, and deletes those that it has not.
     pub fn copy(repository: &Path, package: &str, found: &Found) -> Result<Self> {
         let target = repository.join("target");
         let root = target.join("mutants/tree").join(package);
         let mut list = Command::new("git");
         list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-        let files = list.current_dir(repository).output()?.stdout;
-        for file in String::from_utf8(files)?.split_terminator('\0') {
+        let files = String::from_utf8(list.current_dir(repository).output()?.stdout)?;
+        let files: BTreeSet<&str> =
+            files.split_terminator('\0').filter(|file| repository.join(file).is_file()).collect();
+        delete_others(&root, &root, &files)?;
+        for file in files {
             // The mutated files are written with their mutants.
             let in_crate = Path::new(file).strip_prefix(format!("crates/{package}"));
             let is_mutated = in_crate.is_ok_and(|file| found.files.iter().any(|(path, _)| path == file));
-            if !is_mutated && repository.join(file).is_file() {
+            if !is_mutated {
                 write_changed(&root.join(file), &fs::read(repository.join(file))?)?;
             }
         }
@@ -139,6 +142,22 @@ fn mutants_with_errors(messages: &[Value], folder: &str, files: &[(PathBuf, Writ
         }
     }
     with_errors
+}
+
+/// Deletes the files below a folder that are not in the list, relative to `root`.
+fn delete_others(root: &Path, folder: &Path, files: &BTreeSet<&str>) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            delete_others(root, &path, files)?;
+        } else if !path.strip_prefix(root)?.to_str().is_some_and(|file| files.contains(file)) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file unless it is the same, so that Cargo builds no more than it must.

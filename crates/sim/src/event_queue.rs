@@ -101,6 +101,8 @@ const HASH_BITS: u32 = 24;
 const KIND_SHIFT: u32 = HASH_BITS + NUMBER_BITS;
 /// A node has the bits above the kind, and below the time.
 const NODE_SHIFT: u32 = KIND_SHIFT + 4;
+/// Nodes that have a place of their own, beside the one of the whole network.
+pub(crate) const MOST_NODES: usize = (1 << (64 - NODE_SHIFT)) - 1;
 
 /// Log2 of the duration of one slot of the wheel in picoseconds: 2 ns.
 const SLOT_SHIFT: u32 = 11;

@@ -43,7 +43,7 @@ pub(crate) fn frames_of(bytes: u64, frame_bytes: u64) -> (u64, u16) {
     (frames, rest.min(frame_bytes) as u16)
 }
 
-/// Returns the generator of a flow: those of two flows or seeds have nothing in common.
+/// Returns the generator of a flow: those of two flows of a run have nothing in common.
 fn random_of(seed: u64, flow: usize) -> Random {
     let of_flow = Random::new(flow as u64).bits();
     Random::new(Random::new(seed ^ of_flow).bits())

@@ -103,7 +103,7 @@ impl Links {
     /// Takes over the receiver's side of a link direction from another part.
     pub(crate) fn take_receiver(&mut self, line: usize, other: &mut Links) {
         let (this, theirs) = (&mut self.directions[line], &mut other.directions[line]);
-        (this.counts.arrived, this.counts.cut) = (theirs.counts.arrived, theirs.counts.cut);
+        this.counts.arrived = theirs.counts.arrived;
         this.in_flight = std::mem::take(&mut theirs.in_flight);
         this.pending_control = std::mem::take(&mut theirs.pending_control);
         for frame in this.in_flight.iter_mut().chain(&mut this.pending_control) {
@@ -172,6 +172,13 @@ impl Links {
         for lost in this.in_flight.drain(..).chain(this.pending_control.drain(..)) {
             this.counts.cut += 1;
             self.packets.free(lost.packet);
+        }
+        // Frames that were sent to another part at this very time.
+        if let Some(part) = this.other_part {
+            let frames = &mut self.mail[part].frames;
+            let before = frames.len();
+            frames.retain(|(of, ..)| *of != line);
+            this.counts.cut += (before - frames.len()) as u64;
         }
     }
 

@@ -1,9 +1,9 @@
 //! The network in virtual time: events are processed one by one, in the order of time, and each
-//! moves one frame by one step. Of two at the same time, that of the first node comes first.
+//! moves one frame by one step (`event_queue` has the order of those at the same time).
 //!
 //! ```text
-//! Due ─▶ host sends ─▶ LineFree, Arrive ─▶ switch receives, queues, sends
-//!                                            └─▶ LineFree, Arrive ─▶ host receives
+//! Due ─▶ host sends ─▶ TxDone, Arrive ─▶ switch receives, queues, sends
+//!                                            └─▶ TxDone, Arrive ─▶ host receives
 //!        PFC: Arrive ─▶ Control, a response time later ─▶ host or switch pauses
 //! ```
 
@@ -18,7 +18,7 @@ use self::jobs::Job;
 pub(crate) use self::negotiation::LldpEnd;
 use self::negotiation::Negotiation;
 use self::part_of::PartOf;
-use crate::event_queue::Event;
+use crate::event_queue::{Event, MOST_NODES};
 use crate::flow::{CompletedMessage, Flow, Message};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links, Mail};
@@ -85,6 +85,7 @@ impl<'s> Simulation<'s> {
 
     /// Creates a part of the network: nothing happens at the nodes of other parts.
     pub(crate) fn part(scenario: &'s Scenario, parts: PartOf) -> Self {
+        assert!(scenario.nodes.len() <= MOST_NODES, "{} nodes, at most {MOST_NODES}", scenario.nodes.len());
         let mut wires = Links::new(&scenario.links, scenario.seed);
         wires.mail.resize_with(parts.count(), Mail::default);
         for line in &mut wires.directions {
@@ -525,7 +526,13 @@ impl<'s> Simulation<'s> {
     fn apply_fault(&mut self, fault: usize) {
         match self.scenario.faults[fault].kind {
             FaultKind::LinkDown { link } => [2 * link, 2 * link + 1].map(|line| self.cut(line)),
-            FaultKind::LinkUp { link } => [2 * link, 2 * link + 1].map(|line| self.repair(line)),
+            FaultKind::LinkUp { link } => {
+                // Both directions first: what one end sends at once reaches the other.
+                let lines = [2 * link, 2 * link + 1];
+                lines.map(|line| self.links.directions[line].up = true);
+                lines.map(|line| self.negotiation.lose_frames(line, &mut self.links));
+                lines.map(|line| self.repair(line))
+            }
             FaultKind::Storm { host, priorities, duration_ns } => {
                 let (NodeIndex::Host(host), true) = (self.node_indices[host], self.parts.owns(host)) else {
                     return;
@@ -551,6 +558,7 @@ impl<'s> Simulation<'s> {
     fn cut(&mut self, number: usize) {
         let now = self.links.now;
         self.links.cut(number);
+        self.negotiation.lose_frames(number, &mut self.links);
         let LinkDirection { from, to, .. } = self.links.directions[number];
         // Pauses received over the link end.
         self.record.pauses.forget(number, now);
@@ -571,9 +579,7 @@ impl<'s> Simulation<'s> {
     }
 
     fn repair(&mut self, number: usize) {
-        let line = &mut self.links.directions[number];
-        line.up = true;
-        let from = line.from;
+        let from = self.links.directions[number].from;
         if !self.parts.owns(from.node) {
             return;
         }

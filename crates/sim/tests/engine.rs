@@ -413,8 +413,9 @@ proptest! {
             }
         }
         for most in [2, 4] {
-            if let Ok(in_parts) = run_in_parts(&scenario, most) {
-                prop_assert_eq!(&in_parts, &outcome, "{} parts", most);
+            match run_in_parts(&scenario, most) {
+                Ok(in_parts) => prop_assert_eq!(&in_parts, &outcome, "{} parts", most),
+                Err(why) => prop_assert!(why.contains("has hpcc"), "{}", why),
             }
         }
         prop_assert_eq!(run(&scenario), outcome);
@@ -572,4 +573,34 @@ fn a_window_is_as_long_as_the_shortest_flight() {
     assert_eq!(partition.window(1000), Some(1000 + 6720 + 25_000));
     let end = 500 * US * 1000;
     assert_eq!((partition.window(end), partition.window(end + 1)), (Some(end + 1), None));
+}
+
+/// The fabric in two parts, one of which host 1 is in, with faults at its end.
+fn with_faults(mut scenario: Scenario, faults: &[(u64, FaultKind)]) -> Scenario {
+    scenario.faults = faults.iter().map(|&(at_ns, kind)| Fault { at_ns, kind }).collect();
+    scenario
+}
+
+/// What a fault makes a port send at once, another at the same time cuts: on the way to another
+/// part, too.
+#[test]
+fn faults_at_one_time_are_the_same_in_parts() {
+    let scenario = leaf_spine(EVERY_PAIR);
+    let between = |link: &Link| {
+        link.ends.iter().all(|end| matches!(scenario.nodes[end.node].kind, NodeKind::Switch(_)))
+    };
+    let links: Vec<usize> =
+        (0..scenario.links.len()).filter(|&link| between(&scenario.links[link])).collect();
+    for &link in &links {
+        let others = links.iter().filter(|&&other| other != link);
+        let mut faults = vec![(20 * US, FaultKind::LinkDown { link })];
+        faults.extend(others.map(|&other| (40 * US, FaultKind::LinkDown { link: other })));
+        faults.extend([(40 * US, FaultKind::LinkUp { link }), (40 * US, FaultKind::LinkDown { link })]);
+        faults.extend(links.iter().map(|&link| (90 * US, FaultKind::LinkUp { link })));
+        let faulty = with_faults(leaf_spine(EVERY_PAIR), &faults);
+        let whole = run(&faulty);
+        for most in [2, 3, 6] {
+            assert!(run_in_parts(&faulty, most).as_ref() == Ok(&whole), "link {link}, {most} parts");
+        }
+    }
 }

@@ -111,3 +111,24 @@ fn what_is_agreed_applies_and_goes_with_the_link() {
     let down = of(&run(&scenario), "sw.p0");
     assert_eq!((down.state.as_str(), down.no_drop), ("local", vec![]));
 }
+
+/// Two switches that negotiate over a cable that is cut and repaired: both ends begin at once, and
+/// each hears the first frame of the other, in parts as on one core.
+#[test]
+fn a_repaired_cable_between_parts_is_negotiated_as_on_one_core() {
+    let file = "[port-defaults]\ndcbx = { version = \"ieee\", willing = true }\n\
+        pfc = { mode = \"auto\", no_drop = [3] }\n[port.p0]\ninterface = \"p0\"\nspeed = \"25G\"\n";
+    let mut scenario = scenario(
+        vec![switch("a", file), switch("b", &file.replace("true", "false"))],
+        vec![cable((0, 0), (1, 0), 25 * GBPS, 10)],
+        Vec::new(),
+        10_000 * MS,
+    );
+    scenario.faults =
+        [(200 * MS, FaultKind::LinkDown { link: 0 }), (250 * MS, FaultKind::LinkUp { link: 0 })]
+            .map(|(at_ns, kind)| Fault { at_ns, kind })
+            .to_vec();
+    let whole = run(&scenario);
+    assert!(whole.dcbx.iter().all(|end| end.state == "agreed" && end.no_drop == [3]), "{:?}", whole.dcbx);
+    assert_eq!(lab::run_in_parts(&scenario, 2), Ok(whole));
+}

@@ -149,6 +149,8 @@ impl PfcProbe {
                 self.active = Some(ActiveProbe { sender, before: counts, deadline, frames_left });
                 None
             }
+            // The kernel has accepted a frame, so the interface has gone since.
+            Err(_) if frames_left < FRAMES => Some((sender, ProbeResult::Unknown)),
             Err(error) => Some((sender, ProbeResult::Refused(error.to_string()))),
         }
     }
@@ -328,6 +330,17 @@ mod tests {
         let here = snapshot([(0, 0), (0, 0), (3, 1)]);
         let (sender, outcome) = all.proceed(&here, start + PATIENCE, |_| panic!("sends")).unwrap();
         assert_eq!((sender.slot, outcome), (1, ProbeResult::Received(vec![2])));
+    }
+
+    #[test]
+    fn an_interface_that_goes_later_has_not_refused() {
+        let start = Instant::now();
+        let mut nics = test(PfcTest::Nics);
+        let quiet = snapshot([(0, 0); 3]);
+        assert_eq!(nics.proceed(&quiet, start, |_| Ok(())), None);
+        let gone = |_: &Sender| Err(io::ErrorKind::NotFound.into());
+        let (_, outcome) = nics.proceed(&quiet, start + PATIENCE, gone).unwrap();
+        assert_eq!(outcome, ProbeResult::Unknown);
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn start_sender(bed: &Testbed, at: &Namespace) -> Result<Guest> {
     Guest::start(bed, at, "a", 1, &["--flow", &flow, "--duration", "3600s"])
 }
 
-/// A guest whose machine ends without a word, and boots again, has its traffic again. Frames for it
+/// A guest whose machine is killed, and boots again, has its traffic again. Frames for it
 /// in between are dropped and counted; not one is unaccounted for, and none arrives twice.
 #[test]
 fn a_host_that_is_killed_and_started_again() -> Result<()> {
@@ -206,8 +206,8 @@ fn a_host_that_is_killed_and_started_again() -> Result<()> {
     Ok(())
 }
 
-/// A daemon that is killed leaves its sockets. The next one takes them over, and hosts that connect
-/// again lose nothing.
+/// A daemon that is killed leaves its sockets. The next one replaces them, and hosts that connect
+/// to it lose nothing.
 #[test]
 fn a_daemon_that_is_killed_and_started_again() -> Result<()> {
     let bed = Testbed::new()?;

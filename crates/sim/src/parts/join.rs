@@ -28,6 +28,8 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
     }
     for line in 0..whole.links.directions.len() {
         let [from, to] = [whole.links.directions[line].from, whole.links.directions[line].to];
+        // A part has lost only what it held.
+        whole.links.directions[line].counts.cut += part.links.directions[line].counts.cut;
         if is_theirs(from.node) {
             whole.links.take_sender(line, &part.links);
         }

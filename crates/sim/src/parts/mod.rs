@@ -24,6 +24,9 @@ use crate::simulation::Simulation;
 use crate::simulation::part_of::PartOf;
 use crate::time::{Picos, of_ns};
 
+/// The least windows of a run: between two its progress is seen, and whether memory is left.
+const LEAST_WINDOWS: u64 = 1000;
+
 /// Which nodes belong to which part, and how far the parts may run.
 #[derive(Debug)]
 pub struct Partition<'s> {
@@ -54,6 +57,7 @@ impl<'s> Partition<'s> {
         }
         let (part_of, count) = assign::parts(scenario, most.max(1));
         let links = Links::new(&scenario.links, scenario.seed);
+        // No frame is shorter than one of PFC, unless a scenario made in code has one.
         let shortest = scenario.traffic.iter().map(|traffic| traffic.frame_bytes).min().unwrap_or(u16::MAX);
         let shortest = shortest.min(FRAME_BYTES as u16);
         let between = links.directions.iter().filter(|line| part_of[line.from.node] != part_of[line.to.node]);
@@ -73,15 +77,16 @@ impl<'s> Partition<'s> {
         Part(Simulation::part(self.scenario, parts))
     }
 
-    /// Returns the end of the window that begins with the earliest event of all parts, in
-    /// picoseconds; `None` if the run is over.
+    /// Returns the end, which is not part of it, of the window that begins with the earliest event
+    /// of all parts, in picoseconds; `None` if the run is over.
     pub fn window(&self, earliest: u64) -> Option<u64> {
         if earliest > self.end {
             return None;
         }
         let stop = self.stops.get(self.stops.partition_point(|stop| *stop <= earliest));
         let last = stop.copied().unwrap_or(Picos::MAX).min(self.end + 1);
-        Some(earliest.saturating_add(self.lookahead).min(last))
+        let longest = (self.end / LEAST_WINDOWS).max(1);
+        Some(earliest.saturating_add(self.lookahead.min(longest)).min(last))
     }
 
     /// Joins the parts, in the order of their numbers, at the end of the run.
@@ -157,7 +162,8 @@ fn stops(scenario: &Scenario) -> Vec<Picos> {
 fn divisible(scenario: &Scenario) -> Result<(), String> {
     if scenario.latency {
         return Err(
-            "latency = true is measured across the whole network, on one core: leave it out".to_owned()
+            "latency = true is measured across the whole network, on one core: leave out --threads, or it"
+                .to_owned(),
         );
     }
     let uses_int = |traffic: &&Traffic| {
@@ -167,7 +173,7 @@ fn divisible(scenario: &Scenario) -> Result<(), String> {
     match scenario.traffic.iter().find(uses_int) {
         None => Ok(()),
         Some(Traffic { name, .. }) => Err(format!(
-            "traffic {name} has hpcc, whose telemetry is read across the whole network, on one core: choose another transport"
+            "traffic {name} has hpcc, whose telemetry is read across the whole network, on one core: leave out --threads"
         )),
     }
 }

@@ -135,11 +135,19 @@ impl Negotiation {
         links.queue.schedule(at, node, Event::Negotiate(end));
     }
 
-    /// Handles a cable that was cut or repaired: frames on it are lost. Returns the end that sends
-    /// over this link direction, if it negotiates.
+    /// Loses the frames on a link direction.
+    pub(crate) fn lose_frames(&mut self, line: usize, links: &mut Links) {
+        let Some(peer) = self.of_line[line ^ 1] else { return };
+        self.ends[peer].incoming.clear();
+        if let Some(part) = links.directions[line].other_part {
+            links.mail[part].lldp.retain(|(end, ..)| *end != peer);
+        }
+    }
+
+    /// Handles a cable that was cut or repaired. Returns the end that sends over this link
+    /// direction, if it negotiates.
     pub(crate) fn link_changed(&mut self, line: usize, links: &Links) -> Option<usize> {
         let end = &mut self.ends[self.of_line[line]?];
-        end.incoming.clear();
         end.agent.set_link(time(links.now), links.directions[line].up);
         end.next = links.now;
         self.of_line[line]

@@ -28,7 +28,7 @@ impl PartOf {
         self.part_of[node] == self.own
     }
 
-    /// Returns the part of a node of another part.
+    /// Returns the part of a node; `None` if it is this one.
     #[inline]
     pub(crate) fn other(&self, node: usize) -> Option<usize> {
         (!self.owns(node)).then_some(self.part_of[node])

@@ -87,7 +87,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
     /// Run on this many cores, with the same results to the byte; more than the machine has make it
-    /// slower. A scenario with `latency = true` or HPCC has one, and so has --pcap.
+    /// slower. Refused with --pcap, and for scenarios with `latency = true` or HPCC.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Do not show progress. It is said on standard error, if that is a terminal.
@@ -112,8 +112,8 @@ virtual, to the nanosecond: the same scenario and seed give the same outcome.
 With --set, KEY is a path as TOML writes it; of a list of tables, one is named by its name or its
 number from 0: traffic.rdma.rate, link.0.cable_m. What is no TOML is a string: rate=10G.
 
-With --threads the switches and their hosts are divided among cores. What acts on each other without
-delay stays together: the ranks of a collective, and what waits for other traffic (after).
+With --threads the switches and their hosts are divided among cores. What acts on each other
+without delay stays together: the ranks of a collective, and what waits for other traffic (after).
 
 docs/simulator.md explains the language and the model.
 

@@ -56,12 +56,15 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
     Ok(CompletedRun { outcome: simulation.finish(), wall, captures })
 }
 
-/// Runs a scenario on several threads.
+/// Runs a scenario on several threads, or on one if its network cannot be divided.
 ///
 /// # Errors
 /// The scenario needs the whole network at once, or switches hold more than fits the memory.
 pub fn run_in_parts(scenario: &Scenario, threads: usize, quiet: bool) -> Result<CompletedRun> {
     let partition = Partition::new(scenario, threads).map_err(|why| anyhow!("--threads {threads}: {why}"))?;
+    if partition.count() == 1 {
+        return run(scenario, &[], quiet);
+    }
     let mut progress = Progress::new(scenario.duration_ns, quiet);
     let simulation = threads::run(&partition, &mut |now_ns, frame_hops| progress.at(now_ns, frame_hops));
     let wall = progress.end();

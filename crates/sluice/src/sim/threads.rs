@@ -23,10 +23,12 @@ pub fn run<'s>(partition: &Partition<'s>, report: &mut ProgressReport) -> Simula
     let shared = &Shared::new(partition.count());
     let mut report = Some(report);
     let parts = std::thread::scope(|scope| {
+        let _guard = BreakOnPanic(shared); // a thread that cannot be started panics
         let threads: Vec<_> = (0..partition.count())
             .map(|number| {
                 let report = report.take();
                 scope.spawn(move || {
+                    let _guard = BreakOnPanic(shared);
                     let mut worker = Worker { shared, partition, number, part: partition.part(number) };
                     worker.run(report);
                     worker.part
@@ -60,7 +62,7 @@ struct Exchange {
     mail: Vec<Mutex<Mail>>,
     /// By part: the time of its next event, or of the first that it has sent.
     next_at: Vec<AtomicU64>,
-    /// By part: frame-hops so far.
+    /// By part: frame-hops at the last report.
     hops: Vec<AtomicU64>,
     /// True if the run is to end.
     is_over: AtomicBool,
@@ -135,7 +137,6 @@ struct Worker<'t, 's> {
 impl Worker<'_, '_> {
     /// Runs window after window. The first thread reports.
     fn run(&mut self, mut report: Option<&mut ProgressReport>) {
-        let _guard = BreakOnPanic(self.shared);
         let (mut earliest, mut number) = (0, 0u64);
         while let Some(end) = self.partition.window(earliest) {
             let window = &self.shared.windows[(number % 2) as usize];
@@ -190,4 +191,44 @@ impl Worker<'_, '_> {
 /// Locks a list that no other thread uses at the time.
 fn lock(mail: &Mutex<Mail>) -> std::sync::MutexGuard<'_, Mail> {
     mail.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Two switches, each with a host that sends to the other's.
+    fn scenario() -> sim::Scenario {
+        let device = "[port.p0]\ninterface = \"p0\"\nspeed = \"10G\"\n[port.p1]\ninterface = \"p1\"\nspeed = \"10G\"\n";
+        let text = "duration = \"1ms\"\n[switch.\"s[1-2]\"]\nconfig = \"device.toml\"\n[host.\"h[1-2]\"]\n\
+            [[link]]\nends = [\"h[1-2]\", \"s[1-2].p0\"]\n[[link]]\nends = [\"s1.p1\", \"s2.p1\"]\n\
+            [[traffic]]\nname = \"t\"\nfrom = \"h[1-2]\"\nto = \"h[1-2]\"\nrate = \"1G\"\n";
+        sim::scenario::parse("test.toml", text, &mut |_| Ok(device.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_all() {
+        let scenario = scenario();
+        let partition = Partition::new(&scenario, 2).unwrap();
+        assert_eq!(partition.count(), 2);
+        let mut reports = 0;
+        let report = &mut |_: u64, _: u64| {
+            reports += 1;
+            assert!(reports < 3, "as a defect would");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(run(&partition, report)))).is_err());
+    }
+
+    #[test]
+    fn progress_is_of_all_parts() {
+        let scenario = scenario();
+        let partition = Partition::new(&scenario, 2).unwrap();
+        let mut seen = Vec::new();
+        let whole = run(&partition, &mut |now_ns, hops| seen.push((now_ns, hops)));
+        assert!(seen.len() > 1 && seen.is_sorted(), "{seen:?}");
+        let (now_ns, hops) = *seen.last().unwrap();
+        assert!(now_ns <= 1_000_000 && hops <= whole.frame_hops() && 2 * hops > whole.frame_hops());
+    }
 }

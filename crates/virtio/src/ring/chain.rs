@@ -62,7 +62,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Reads the rest of the chain that begins with this descriptor of a table of `size`. Returns
+    /// Reads the chain that begins with this descriptor of a table of `size`. Returns the number of
     /// its bytes.
     #[inline]
     pub(crate) fn read(
@@ -81,7 +81,7 @@ impl Chain {
         self.read_chain(table, (size, first), indirect, direction)
     }
 
-    /// Reads the rest of a chain of several descriptors, or of one that breaks the rules.
+    /// Reads a chain of several descriptors, or one that breaks the rules.
     #[inline(never)]
     fn read_chain(
         &mut self,

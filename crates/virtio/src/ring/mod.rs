@@ -81,9 +81,9 @@ pub enum RingError {
     },
 }
 
-/// An index of a ring, stored as a word. A half of a word is read with its other half, and would
-/// then wait until a recent store to one of them is in the cache, after all earlier stores to the
-/// guest's memory: no store is forwarded to a load that is wider.
+/// An index of a ring, stored as 32 bits. The compiler may load a field of 16 bits together with
+/// its neighbor, and a load that is wider than a recent store waits until that store is in the
+/// cache, after all earlier stores to the guest's memory.
 #[derive(Debug, Clone, Copy)]
 struct Index(u32);
 
@@ -302,7 +302,11 @@ impl Queue {
     #[inline]
     pub(crate) fn unpop(&mut self, chains: u16) {
         self.next_available.advance(chains.wrapping_neg());
-        (self.ahead.next, self.ahead.end) = (0, 0);
+        // Entries that were read ahead remain as they were read, unless others have replaced them.
+        match self.ahead.next.checked_sub(chains.into()) {
+            Some(next) => self.ahead.next = next,
+            None => (self.ahead.next, self.ahead.end) = (0, 0),
+        }
     }
 
     /// Copies bytes of the popped chain from `skip` on.

@@ -133,7 +133,7 @@ fn plug(switch: &Namespace, hosts: &Namespace, name: &str) -> Result<()> {
 /// are known by DSCP on veths; on the others, their queue has the number of the priority.
 fn config(bed: &Testbed, speed: &str) -> String {
     let defaults = format!(
-        "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\n\
+        "[port-defaults]\nlldp = \"off\"\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\n\
          [port-defaults.pfc.priority.3]\nxoff = {{ static_cells = {XOFF_CELLS} }}\n\n"
     );
     let port = |(name, number): (&str, u8)| {
