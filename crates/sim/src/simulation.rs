@@ -529,8 +529,10 @@ impl<'s> Simulation<'s> {
             FaultKind::LinkUp { link } => {
                 // Both directions first: what one end sends at once reaches the other.
                 let lines = [2 * link, 2 * link + 1];
-                lines.map(|line| self.links.directions[line].up = true);
-                lines.map(|line| self.negotiation.lose_frames(line, &mut self.links));
+                for line in lines {
+                    self.links.directions[line].up = true;
+                    self.negotiation.lose_frames(line, &mut self.links);
+                }
                 lines.map(|line| self.repair(line))
             }
             FaultKind::Storm { host, priorities, duration_ns } => {

@@ -24,6 +24,24 @@ fn kicks(daemon: &Daemon) -> Result<u64> {
     ["a", "b", "c"].map(kicks).into_iter().sum()
 }
 
+/// Returns what the loop asks of the kernel in an incast: the calls of sendto that its ports have
+/// counted, and all calls by number.
+fn calls_of_loop(incast: &Incast, daemon: &mut Daemon) -> Result<(u64, BTreeMap<i64, u64>)> {
+    let (before, thread) = (kicks(daemon)?, loop_thread(daemon)?);
+    let counting = SystemCalls::of_thread(thread)?;
+    let run = incast.run(daemon, DURATION)?;
+    run.switch_lost_nothing(3)?;
+    let kicks = kicks(daemon)? - before;
+    let calls = counting.end()?;
+    println!("{kicks} kicks counted; calls by number: {calls:?}");
+    Ok((kicks, calls))
+}
+
+/// True if the statistics of all sockets were read equally often.
+fn has_whole_snapshots(calls: &BTreeMap<i64, u64>) -> bool {
+    calls.get(&SYS_getsockopt).copied().unwrap_or_default() % SOCKETS == 0
+}
+
 /// Each call of sendto is one that its port counts, and all other calls belong to a sleep or a
 /// snapshot: a loop that does neither makes none.
 #[test]
@@ -34,13 +52,11 @@ fn an_awake_loop_only_sends() -> Result<()> {
     }
     let incast = Incast::new()?;
     let mut daemon = incast.daemon("")?;
-    let (before, thread) = (kicks(&daemon)?, loop_thread(&mut daemon)?);
-    let counting = SystemCalls::of_thread(thread)?;
-    let run = incast.run(&daemon, DURATION)?;
-    run.switch_lost_nothing(3)?;
-    let kicks = kicks(&daemon)? - before;
-    let mut calls = counting.end()?;
-    println!("{kicks} kicks counted; calls by number: {calls:?}");
+    let (mut kicks, mut calls) = calls_of_loop(&incast, &mut daemon)?;
+    if !has_whole_snapshots(&calls) {
+        // Counting began or ended within a snapshot: that happens once, and not twice in a row.
+        (kicks, calls) = calls_of_loop(&incast, &mut daemon)?;
+    }
     let [sends, sleeps] = [SYS_sendto, SYS_ppoll].map(|call| calls.remove(&call).unwrap_or_default());
     ensure!(sends == kicks && sends > 10_000, "{sends} calls of sendto, {kicks} counted");
     // Around a sleep: the scheduling, how long the thread waited for its core, and wakeups.
@@ -51,8 +67,8 @@ fn an_awake_loop_only_sends() -> Result<()> {
     // The file of how long the thread waited is opened before its first sleep.
     ensure!(calls.remove(&SYS_openat).unwrap_or_default() <= 1, "files are opened");
     // A snapshot has the kernel's statistics of each socket, and they are read for nothing else.
-    let statistics = calls.remove(&SYS_getsockopt).unwrap_or_default();
-    ensure!(statistics % SOCKETS == 0, "{statistics} reads of the statistics of {SOCKETS} sockets");
+    ensure!(has_whole_snapshots(&calls), "reads of the statistics of {SOCKETS} sockets: {calls:?}");
+    calls.remove(&SYS_getsockopt);
     ensure!(calls.is_empty(), "other calls by number: {calls:?}");
     Ok(())
 }
