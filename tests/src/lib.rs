@@ -27,7 +27,7 @@ pub use datagrams::datagrams;
 pub use frame_catalog::{Sample, catalog, lengths};
 pub use incast::{Incast, UNTIL_STOPPED};
 pub use programs::{Bpf, bpf_object, events, sluice, sluice_on_terminal};
-pub use system_calls::SystemCalls;
+pub use system_calls::{CallCounts, SystemCalls};
 pub use tcp_fetch::fetch;
 pub use testbed::{CpuLoad, PeriodicStops, loop_thread, stop_thread, thread_named};
 pub use traffic_run::{Total, TrafficRun, dropped, pause, run, stop_hosts, undisturbed};

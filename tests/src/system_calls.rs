@@ -16,10 +16,23 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 /// Trace buffer of each core: a hundred thousand calls.
 const BUFFER_KIB: &str = "16384";
 
-/// Calls by number, of a thread that is being traced.
+/// The arguments of getsockopt(2) behind its descriptor, in the trace: level SOL_XDP, name
+/// XDP_STATISTICS.
+const XDP_STATISTICS: &str = ", 11b, 7, ";
+
+/// The calls that a thread has made.
+#[derive(Debug, Default)]
+pub struct CallCounts {
+    /// Calls by number.
+    pub by_number: BTreeMap<i64, u64>,
+    /// Of getsockopt(2), those that read the statistics of an AF_XDP socket.
+    pub of_statistics: u64,
+}
+
+/// The calls of a thread that is being traced.
 pub struct SystemCalls {
     ends: Sender<()>,
-    tracer: JoinHandle<Result<BTreeMap<i64, u64>>>,
+    tracer: JoinHandle<Result<CallCounts>>,
 }
 
 impl SystemCalls {
@@ -42,8 +55,8 @@ impl SystemCalls {
         Ok(Self { ends, tracer })
     }
 
-    /// Ends the count and returns it, by the number of the call.
-    pub fn end(self) -> Result<BTreeMap<i64, u64>> {
+    /// Ends the count and returns it.
+    pub fn end(self) -> Result<CallCounts> {
         drop(self.ends);
         self.tracer.join().map_err(|_| anyhow!("the tracing thread panicked"))?
     }
@@ -77,7 +90,7 @@ impl Drop for Instance {
     }
 }
 
-fn trace(thread: Pid, begins: &Sender<()>, until: &Receiver<()>) -> Result<BTreeMap<i64, u64>> {
+fn trace(thread: Pid, begins: &Sender<()>, until: &Receiver<()>) -> Result<CallCounts> {
     let instance = Instance::new(thread)?;
     instance.write("buffer_size_kb", BUFFER_KIB)?;
     instance.write("set_event_pid", &thread.to_string())?;
@@ -89,17 +102,18 @@ fn trace(thread: Pid, begins: &Sender<()>, until: &Receiver<()>) -> Result<BTree
 }
 
 /// Counts lines such as `poll-0-42 [001] ..... 17.123456: sys_enter: NR 44 (3, 0, …)`.
-fn count(trace: &str) -> Result<BTreeMap<i64, u64>> {
+fn count(trace: &str) -> Result<CallCounts> {
     let written = trace.lines().find_map(|line| line.split_once("entries-in-buffer/entries-written:"));
     let (kept, of) = written
         .and_then(|(_, counts)| counts.split_whitespace().next()?.split_once('/'))
         .context("the trace has no header")?;
     ensure!(kept == of, "the trace buffer was too small: {kept} of {of} calls were kept");
-    let mut calls = BTreeMap::new();
+    let mut calls = CallCounts::default();
     for line in trace.lines() {
         let Some((_, call)) = line.split_once("sys_enter: NR ") else { continue };
-        let number = call.split(' ').next().context("a number follows")?.parse()?;
-        *calls.entry(number).or_default() += 1;
+        let (number, arguments) = call.split_once(' ').context("arguments follow")?;
+        *calls.by_number.entry(number.parse()?).or_default() += 1;
+        calls.of_statistics += u64::from(arguments.contains(XDP_STATISTICS));
     }
     Ok(calls)
 }
