@@ -60,7 +60,8 @@ fn main() -> Result<()> {
     eprintln!("{} mutants", found.mutants.len());
     let mut known = read_results(&results);
     let numbers = 0..found.mutants.len();
-    // A change of the crate may make another mutant build, so only a further look trusts the last run.
+    // A change of the crate may make another mutant build, so only a further look at what was
+    // missed trusts the last run.
     let not_built = |&mutant: &usize| {
         let outcome = known.get(&found.mutants[mutant].name);
         arguments.missed && outcome.is_some_and(|outcome| outcome == NOT_BUILT)

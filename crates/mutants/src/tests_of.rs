@@ -32,7 +32,7 @@ pub struct Test {
     pub reached: BTreeSet<usize>,
 }
 
-/// The outcome of a mutant.
+/// What the tests that reach a mutant came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MutantOutcome {
     /// A test failed.
