@@ -575,7 +575,7 @@ fn a_window_is_as_long_as_the_shortest_flight() {
     assert_eq!((partition.window(end), partition.window(end + 1)), (Some(end + 1), None));
 }
 
-/// The fabric in two parts, one of which host 1 is in, with faults at its end.
+/// Gives a scenario these faults.
 fn with_faults(mut scenario: Scenario, faults: &[(u64, FaultKind)]) -> Scenario {
     scenario.faults = faults.iter().map(|&(at_ns, kind)| Fault { at_ns, kind }).collect();
     scenario
