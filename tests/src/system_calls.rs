@@ -25,8 +25,8 @@ const XDP_STATISTICS: &str = ", 11b, 7, ";
 pub struct CallCounts {
     /// Calls by number.
     pub by_number: BTreeMap<i64, u64>,
-    /// Of getsockopt(2), those that read the statistics of an AF_XDP socket.
-    pub of_statistics: u64,
+    /// Of getsockopt(2), those that read the statistics of an AF_XDP socket, by its descriptor.
+    pub of_statistics: BTreeMap<String, u64>,
 }
 
 /// The calls of a thread that is being traced.
@@ -113,7 +113,9 @@ fn count(trace: &str) -> Result<CallCounts> {
         let Some((_, call)) = line.split_once("sys_enter: NR ") else { continue };
         let (number, arguments) = call.split_once(' ').context("arguments follow")?;
         *calls.by_number.entry(number.parse()?).or_default() += 1;
-        calls.of_statistics += u64::from(arguments.contains(XDP_STATISTICS));
+        if let Some((socket, _)) = arguments.split_once(XDP_STATISTICS) {
+            *calls.of_statistics.entry(socket.trim_start_matches('(').to_owned()).or_default() += 1;
+        }
     }
     Ok(calls)
 }
