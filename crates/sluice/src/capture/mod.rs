@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use control::v1;
 use host::units::duration_ns;
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::capture::pcapng::CaptureFile;
 use crate::exit::misuse;
@@ -25,7 +26,7 @@ interface of the file; a dropped frame has the reason as its comment (`frame.com
 so has a frame that left with an ECN mark of the switch. PFC and PAUSE are there in both directions. \
 Times are those at which the switch took a frame, or handed it to the kernel, in nanoseconds.
 
-The capture ends with the first of --count, --mib, --duration, Ctrl-C. The switch forwards as \
+The capture ends with the first of --count, --mib, --duration, Ctrl-C, SIGTERM. The switch forwards as \
 without it: frames that come faster than they can be passed on are left out and counted.
 
 JSON: file, frames, bytes, missed_frames, ended_by (count, bytes, duration, interrupt, daemon).")]
@@ -133,17 +134,27 @@ async fn capture<W: Write>(
     out: W,
 ) -> Result<(W, Captured)> {
     let mut batches = client.capture(request(arguments)).await?;
+    write_all(arguments, async || Ok(batches.next().await?), out).await
+}
+
+/// Writes batches as they come, until there are no more, or a bound or a signal ends it.
+async fn write_all<W: Write>(
+    arguments: &Arguments,
+    mut next: impl AsyncFnMut() -> Result<Option<v1::CaptureBatch>>,
+    out: W,
+) -> Result<(W, Captured)> {
+    // Kept across batches: a signal that arrives together with a batch must not be lost.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let name = || arguments.write.display().to_string();
     let mut file = CaptureFile::new(out, arguments.snap.into()).with_context(name)?;
     let (mut missed, mut ended_by) = (0, None);
     let mut has_begun = false;
     while ended_by.is_none() {
         let batch = tokio::select! {
-            batch = batches.next() => batch,
-            _ = tokio::signal::ctrl_c() => {
-                ended_by = Some("interrupt");
-                break;
-            }
+            batch = next() => batch,
+            _ = interrupt.recv() => { ended_by = Some("interrupt"); break }
+            _ = terminate.recv() => { ended_by = Some("interrupt"); break }
         };
         let Some(batch) = batch? else { break };
         if !std::mem::replace(&mut has_begun, true) {
@@ -225,4 +236,55 @@ fn report(arguments: &Arguments, captured: &Captured, to_stdout: bool) -> Result
         return Ok(());
     }
     output::print(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use nix::sys::signal::{Signal, raise};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        capture: Arguments,
+    }
+
+    /// A file to which SIGINT comes once, after the first batch.
+    struct Interrupted {
+        is_past: bool,
+    }
+
+    impl Write for Interrupted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            if !std::mem::replace(&mut self.is_past, true) {
+                raise(Signal::SIGINT)?;
+            }
+            Ok(())
+        }
+    }
+
+    /// Whether select looks at the batch or at the signal first is chance: many tries.
+    #[test]
+    fn ctrl_c_ends_a_capture_whose_frames_never_pause() {
+        let line = Line::try_parse_from(["capture", "--write", "x.pcapng", "--mib", "1"]).expect("parses");
+        let frame = v1::CapturedFrame { length_bytes: 1000, bytes: vec![0; 1000], ..Default::default() };
+        let ports = vec![v1::CapturePort { name: "a".into(), ..Default::default() }];
+        let batch = v1::CaptureBatch { ports, frames: vec![frame], ..Default::default() };
+        let endless = async || {
+            tokio::task::yield_now().await; // signals are noticed while nothing else runs
+            Ok(Some(batch.clone()))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        for _ in 0..50 {
+            let out = Interrupted { is_past: false };
+            let (_, captured) =
+                runtime.block_on(write_all(&line.capture, endless, out)).expect("nothing fails");
+            assert!(captured.ended_by == "interrupt" && captured.frames < 10, "{captured:?}");
+        }
+    }
 }
