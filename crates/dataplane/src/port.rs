@@ -207,3 +207,54 @@ pub trait Port {
     /// any; see [`crate::Sleeper`].
     fn poll_fds(&self, _out: &mut Vec<RawFd>) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switch::HeapMemory;
+
+    /// A port that implements no more than it must, with this many frames outstanding.
+    struct Least(usize);
+
+    impl Port for Least {
+        type Memory = HeapMemory;
+
+        fn receive(&mut self, _: &mut HeapMemory, _: Instant, _: usize, _: &mut Vec<RxDesc>) {}
+
+        fn transmit_room(&self) -> usize {
+            0
+        }
+
+        fn transmit(&mut self, _: &mut HeapMemory, _: &mut Vec<TxDesc>) {}
+
+        fn complete(&mut self, _: &mut Vec<FrameId>) {}
+
+        fn outstanding(&self) -> usize {
+            self.0
+        }
+
+        fn close(&mut self, _: &mut HeapMemory, _: &mut Vec<FrameId>) -> bool {
+            true
+        }
+    }
+
+    /// A port that says nothing else is up, holds what it has not completed, has no thread that
+    /// closes or opens its rings, and counts nothing.
+    #[test]
+    fn what_a_port_need_not_implement() {
+        let memory = &mut HeapMemory::new(1, 64);
+        for outstanding in [0, 3] {
+            let port = &mut Least(outstanding);
+            assert_eq!((port.needs_kick(), port.frames_held()), (outstanding > 0, outstanding));
+            assert_eq!((port.rx_waiting(), port.take_kernel_drops(), port.take_stray()), (0, None, 0));
+            assert_eq!((port.blocked_queues(), port.take_refused()), (Set8::EMPTY, None));
+            assert_eq!((port.is_up(), port.is_stalled(), port.pop_fault()), (true, false, None));
+            assert_eq!((port.applies_edits(), port.has_pending()), (false, false));
+            assert!(!port.detach() && port.reclaim(memory, &mut Vec::new()));
+            assert_eq!(port.reopen(memory), Some(false));
+            assert_eq!((port.report(), port.free_frames()), (true, 0));
+            let none = KernelCounters::default();
+            assert_eq!((port.kernel_counters(), port.reset_counters()), (none, none));
+        }
+    }
+}

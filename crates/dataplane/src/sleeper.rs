@@ -41,3 +41,42 @@ pub(crate) fn overslept(woke: Instant, due: Instant, stopped_ns: Nanos) -> Optio
     let since = due.min(Instant(woke.0.saturating_sub(stopped_ns)));
     (woke > since).then_some(since)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sleeper that cannot do more than it must.
+    struct Least;
+
+    impl Sleeper for Least {
+        fn watch<'a, P: Port + 'a>(&mut self, _: impl IntoIterator<Item = &'a P>) {}
+
+        fn wait(&mut self, _: Nanos) -> io::Result<bool> {
+            Ok(false)
+        }
+    }
+
+    #[test]
+    fn what_a_sleeper_does_not_know() {
+        assert_eq!((Least.core_wait_ns(), Least.stopped_ns()), (Nanos::MAX, 0));
+    }
+
+    #[test]
+    fn a_sleep_is_no_stall_but_oversleeping_and_a_stop_are() {
+        let due = Instant(1000);
+        for (woke, stopped_ns, expected) in [
+            (900, 0, None),
+            (1000, 0, None),
+            (1001, 0, Some(due)),
+            (900, 200, Some(Instant(700))),
+            (1000, 200, Some(Instant(800))),
+            (1500, 200, Some(due)),
+            (1500, 700, Some(Instant(800))),
+            (900, Nanos::MAX, Some(Instant(0))),
+        ] {
+            let since = overslept(Instant(woke), due, stopped_ns);
+            assert_eq!(since, expected, "woke at {woke} ns, stopped for {stopped_ns} ns");
+        }
+    }
+}

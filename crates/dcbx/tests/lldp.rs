@@ -4,6 +4,7 @@ mod pair;
 
 use core::time::Duration;
 use dcbx::event::NeighborLoss;
+use dcbx::lldp::NeighborId;
 use dcbx::settings::{AdminStatus, AgentSettings, Ets, EtsError, PfcSettings};
 use dcbx::status::Operational;
 use dcbx::{Agent, Event};
@@ -11,7 +12,8 @@ use pair::{Pair, seconds, settings};
 use proptest::prelude::*;
 use wire::MacAddr;
 use wire::dcbx::ieee::{Application, Ieee, Selector};
-use wire::lldp::{Capabilities, ChassisId, LldpError, Lldpdu, ManagementAddress, PortId, decode};
+use wire::lldp::organization::OUI_802_1;
+use wire::lldp::{Capabilities, ChassisId, LldpError, Lldpdu, ManagementAddress, OrgTlv, PortId, decode};
 
 /// An agent alone on a link that came up at 1 s.
 fn agent(change: impl FnOnce(&mut AgentSettings)) -> Agent {
@@ -119,6 +121,23 @@ fn changes_are_limited_by_credit() {
     assert_eq!(agent.advertised().port_description.as_deref(), Some("change 99"));
 }
 
+/// A change that finds no credit left is sent with the next tick, for which the agent asks.
+#[test]
+fn a_change_without_credit_waits_for_the_next_tick() {
+    let mut agent = agent(|_| {});
+    let mut change = |number: u8| {
+        let mut changed = settings(1, None);
+        changed.system.port_description = format!("change {number}");
+        agent.configure(seconds(1), changed);
+        agent.poll(seconds(1))
+    };
+    for number in 0..5 {
+        assert_eq!(change(number).frames.len(), 1, "{number}");
+    }
+    assert_eq!(change(5), dcbx::PollOutput { frames: vec![], next: Some(seconds(2)) });
+    assert_eq!(sent(&mut agent, seconds(2), seconds(30)), at([2], 121));
+}
+
 #[test]
 fn disabling_sends_a_shutdown_frame_and_waits_before_the_next_start() {
     let mut agent = agent(|_| {});
@@ -144,6 +163,20 @@ fn another_identity_withdraws_the_old_one() {
     let ports: Vec<String> = pair.agents[1].neighbors().map(|it| it.lldpdu.port.to_string()).collect();
     assert_eq!(ports, ["p9"]);
     assert_eq!(pair.agents[1].counters().neighbors_shut_down, 1);
+}
+
+/// What was never advertised, or has been withdrawn, is not withdrawn again.
+#[test]
+fn a_port_that_does_not_send_withdraws_no_name() {
+    let mut renamed = settings(1, None);
+    renamed.system.port = PortId::interface("p9");
+    let mut down = Agent::new(settings(1, None));
+    down.configure(seconds(1), renamed.clone());
+    assert_eq!(down.poll(seconds(1)).frames, Vec::<Vec<u8>>::new());
+    let mut receives = agent(|it| it.lldp.admin = AdminStatus::RxOnly);
+    renamed.lldp.admin = AdminStatus::RxOnly;
+    receives.configure(seconds(2), renamed);
+    assert_eq!(receives.poll(seconds(2)).frames, Vec::<Vec<u8>>::new());
 }
 
 #[test]
@@ -180,6 +213,27 @@ fn a_shutdown_frame_removes_the_neighbor_at_once() {
     agent.receive(seconds(3), &frame(&neighbor(1, 0)));
     assert_eq!(agent.neighbors().count(), 0);
     assert_eq!(agent.counters().neighbors_shut_down, 1);
+}
+
+/// A frame with the same contents refreshes the neighbor. One with others, or from another address,
+/// is a change and an event.
+#[test]
+fn a_neighbor_that_changes_is_an_event() {
+    let mut agent = agent(|_| {});
+    let mut receive = |second, lldpdu: &Lldpdu, src| {
+        agent.receive(seconds(second), &lldpdu.encode(MacAddr([2, 0, 0, 0, 1, src])).frame);
+        let known = agent.neighbors().next().unwrap();
+        let (src, changed, expires) = (known.src.0[5], known.changed, known.expires);
+        (src, changed, expires, agent.take_events())
+    };
+    let known = neighbor(1, 120);
+    let id = NeighborId::of(&known);
+    let (added, changed) = (Event::NeighborAdded(id.clone()), Event::NeighborChanged(id));
+    assert_eq!(receive(1, &known, 7), (7, seconds(1), seconds(121), vec![added]));
+    assert_eq!(receive(2, &known, 7), (7, seconds(1), seconds(122), vec![]));
+    assert_eq!(receive(3, &known, 8), (8, seconds(3), seconds(123), vec![changed.clone()]));
+    let other = Lldpdu { system_name: Some("other".to_owned()), ..known };
+    assert_eq!(receive(4, &other, 8), (8, seconds(4), seconds(124), vec![changed]));
 }
 
 /// While the link is down neighbors expire as ever. Those that are left go when it comes up again.
@@ -234,6 +288,28 @@ fn malformed_and_own_frames_are_counted_and_change_nothing() {
     assert_eq!(agent.neighbors().cloned().collect::<Vec<_>>(), before);
     let counters = agent.counters();
     assert_eq!((counters.rx_frames, counters.rx_malformed_frames, counters.rx_own_frames), (3, 1, 1));
+}
+
+/// In a frame that is otherwise good, TLVs of reserved types and malformed ones of 802.1 are
+/// counted, each of them, and the last error is shown.
+#[test]
+fn reserved_and_malformed_tlvs_are_counted() {
+    let mut agent = agent(|_| {});
+    let mut lldpdu = neighbor(1, 120);
+    let vlan = OrgTlv { oui: OUI_802_1, subtype: 1, value: vec![0] };
+    lldpdu.organization = vec![vlan.clone(), vlan];
+    let mut bytes = frame(&lldpdu);
+    let after_ttl = 14 + 9 + 7 + 4;
+    bytes.splice(after_ttl..after_ttl, [9 << 1, 0, 126 << 1, 0, 10 << 1, 0]);
+    for round in 1..=2 {
+        agent.receive(seconds(round), &bytes);
+        let counters = agent.counters();
+        let tlvs = (counters.rx_unrecognized_tlvs, counters.rx_malformed_tlvs);
+        assert_eq!((counters.rx_frames, tlvs), (round, (3 * round, 2 * round)));
+    }
+    assert_eq!((agent.neighbors().count(), agent.counters().neighbors_added), (1, 1));
+    let error = LldpError::OrgLength { oui: OUI_802_1, subtype: 1, len: 1 };
+    assert_eq!(agent.last_error(), Some((seconds(2), error)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use pair::{ALL_VERSIONS, DELAY, Pair, dcbx, groups, seconds, settings};
 use wire::MacAddr;
 use wire::dcbx::ieee::{Ieee, PfcConfiguration, Selector};
 use wire::dcbx::sub_tlv::OUI_INTEL;
-use wire::dcbx::{Cee, DcbxError, DcbxTlv};
+use wire::dcbx::{Cee, Cin, DcbxError, DcbxTlv};
 use wire::lldp::organization::OUI_802_1;
 use wire::lldp::{ChassisId, Lldpdu, OrgTlv, PortId, decode};
 
@@ -161,6 +161,24 @@ fn applications_only_with_pfc_in_auto() {
             own.pfc.mode = mode;
             let pair = Pair::settled(own, dcbx(version, true, 0));
             assert_eq!(pair.status(1).applications.peer.is_some(), expected, "{version:?} {mode:?}");
+        }
+    }
+}
+
+/// Two ends that want the same agree on everything, willing or not, in the terms of each version:
+/// CIN compares FCoE only, whatever other applications are listed.
+#[test]
+fn ends_that_want_the_same_agree() {
+    for version in ALL_VERSIONS {
+        let own = dcbx(version, false, 1 << 3);
+        let pair = Pair::settled(own.clone(), own);
+        for end in [0, 1] {
+            let status = pair.status(end);
+            let same = (FeatureState::Agreed, FeatureReason::Same);
+            let ets = status.ets.as_ref().unwrap();
+            assert_eq!((status.pfc.state, status.pfc.reason), same, "{version:?}");
+            assert_eq!((ets.state, ets.reason), same, "{version:?}");
+            assert_eq!((status.applications.state, status.applications.reason), same, "{version:?}");
         }
     }
 }
@@ -458,6 +476,32 @@ fn cee_errors_disabled_features_and_other_versions_of_the_peer() {
     }
 }
 
+/// A feature that the peer does not send is an error in CEE, which the port reports to the peer. It
+/// is none in CIN.
+#[test]
+fn a_feature_that_is_not_sent_is_reported_in_cee_only() {
+    for (version, expected) in [(Version::Cee, true), (Version::Cin, false)] {
+        let mut pair = agreed(VersionSetting::Pinned(version));
+        let reports_error = |pair: &Pair| {
+            let tlvs = &pair.agents[0].advertised().organization;
+            match version {
+                Version::Cee => Cee::decode(tlvs).unwrap().unwrap().pfc.unwrap().0.error,
+                _ => Cin::decode(tlvs).unwrap().unwrap().pfc.unwrap().0.error,
+            }
+        };
+        assert!(!reports_error(&pair), "{version}");
+        let mut lldpdu = pair.agents[1].advertised().clone();
+        let tlv = match version {
+            Version::Cee => Cee { pfc: None, ..Cee::decode(&lldpdu.organization).unwrap().unwrap() }.encode(),
+            _ => Cin { pfc: None, ..Cin::decode(&lldpdu.organization).unwrap().unwrap() }.encode(),
+        };
+        lldpdu.organization = vec![tlv];
+        pair.agents[0].receive(pair.now, &lldpdu.encode(MacAddr([2, 0, 0, 0, 0, 2])).frame);
+        assert_eq!(pair.status(0).pfc.reason, FeatureReason::NotSent, "{version}");
+        assert_eq!(reports_error(&pair), expected, "{version}");
+    }
+}
+
 /// Malformed TLVs are counted and shown. What was agreed stays until the time to live of the last
 /// well-formed frame ends, however often malformed ones come.
 #[test]
@@ -513,10 +557,30 @@ fn what_was_agreed_is_an_event() {
             .collect()
     };
     assert_eq!(of_pfc(&mut pair), ["3 agreed: taken over from the peer"]);
+    pair.agents[0].configure(pair.now, settings(1, Some(dcbx(IEEE, false, 1 << 5))));
+    pair.run(seconds(1));
+    assert_eq!(of_pfc(&mut pair), ["5 agreed: taken over from the peer"], "only the priorities are others");
     pair.set_link(false);
     assert_eq!(of_pfc(&mut pair), ["- local: no peer with DCBX"]);
     pair.run(seconds(10));
     assert!(of_pfc(&mut pair).is_empty());
+}
+
+/// The version is an event when it changes, and at no other time.
+#[test]
+fn another_version_is_an_event() {
+    let versions = |pair: &mut Pair| -> Vec<Version> {
+        let events = pair.agents[0].take_events().into_iter();
+        events
+            .filter_map(|event| if let Event::VersionChanged(to) = event { Some(to) } else { None })
+            .collect()
+    };
+    let mut pair = Pair::settled(dcbx(VersionSetting::Auto, false, 8), dcbx(CEE, true, 0));
+    assert_eq!(versions(&mut pair), [Version::Cee]);
+    pair.set_link(false);
+    assert_eq!(versions(&mut pair), [Version::Ieee]);
+    pair.run(seconds(10));
+    assert_eq!(versions(&mut pair), []);
 }
 
 /// DCBX that is configured and removed while the link is up.

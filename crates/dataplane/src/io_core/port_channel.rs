@@ -201,3 +201,53 @@ impl PortChannel {
         !self.outgoing.is_empty() || !self.commands.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel() -> Arc<PortChannel> {
+        PortChannel::new(Arc::default(), Arc::default(), Arc::default())
+    }
+
+    /// Neither loop sleeps while the other has left something, of whatever kind.
+    #[test]
+    fn each_kind_of_input_is_seen_alone() {
+        type Leave = fn(&PortChannel);
+        let for_core: [(&str, Leave); 6] = [
+            ("received frames", |it| _ = it.rx.push(0, &mut Vec::new())),
+            ("completed frames", |it| _ = it.completed.push(TX_DONE, &mut Vec::new())),
+            ("a reply", |it| it.send_reply(PortReply::Reopened(None))),
+            ("a fault", |it| _ = it.faults.push(PortFault::PeerNotReleased)),
+            ("drops of the kernel", |it| it.dropped.store(1, Relaxed)),
+            ("stray frames", |it| it.stray.store(1, Relaxed)),
+        ];
+        for (name, leave) in for_core {
+            let channel = channel();
+            assert!(!channel.has_input_for_core() && !ChannelMonitor(Arc::clone(&channel)).has_input());
+            leave(&channel);
+            assert!(channel.has_input_for_core() && ChannelMonitor(channel).has_input(), "{name}");
+        }
+        let for_io_loop: [(&str, Leave); 2] = [
+            ("frames to transmit", |it| _ = it.outgoing.push(0, &mut Vec::new())),
+            ("a command", |it| it.send_command(PortCommand::Report)),
+        ];
+        for (name, leave) in for_io_loop {
+            let channel = channel();
+            assert!(!channel.has_work());
+            leave(&channel);
+            assert!(channel.has_work(), "{name}");
+        }
+    }
+
+    /// Settings leave three quarters of the commands' ring to the others.
+    #[test]
+    fn settings_leave_room_for_other_commands() {
+        let channel = channel();
+        for _ in 0..MAX_COMMANDS / 4 {
+            assert!(channel.has_room_for_settings());
+            channel.send_command(PortCommand::MinPosted(1));
+        }
+        assert!(!channel.has_room_for_settings());
+    }
+}

@@ -212,3 +212,211 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
         self.port().poll_fds(out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crossbeam::queue::SegQueue;
+    use switch::HeapMemory;
+
+    use super::*;
+
+    /// A port that records which of its methods are called, and returns for each what its default
+    /// would not.
+    #[derive(Default, Clone)]
+    struct Recording(Arc<SegQueue<&'static str>>);
+
+    impl Recording {
+        fn called<T>(&self, method: &'static str, result: T) -> T {
+            self.0.push(method);
+            result
+        }
+    }
+
+    impl Port for Recording {
+        type Memory = HeapMemory;
+
+        fn receive(&mut self, _: &mut HeapMemory, _: Instant, _: usize, _: &mut Vec<RxDesc>) {
+            self.called("receive", ());
+        }
+
+        fn take_arrivals(&mut self, _: &HeapMemory, _: usize, _: &mut Vec<RxFrame>) {
+            self.called("take_arrivals", ());
+        }
+
+        fn set_min_posted(&mut self, _: u32) {
+            self.called("set_min_posted", ());
+        }
+
+        fn set_pause_speed(&mut self, _: u64) {
+            self.called("set_pause_speed", ());
+        }
+
+        fn rx_waiting(&self) -> u32 {
+            self.called("rx_waiting", 11)
+        }
+
+        fn take_kernel_drops(&mut self) -> Option<u64> {
+            self.called("take_kernel_drops", Some(12))
+        }
+
+        fn transmit_room(&self) -> usize {
+            self.called("transmit_room", 13)
+        }
+
+        fn blocked_queues(&self) -> Set8 {
+            self.called("blocked_queues", Set8::of(4))
+        }
+
+        fn transmit(&mut self, _: &mut HeapMemory, _: &mut Vec<TxDesc>) {
+            self.called("transmit", ());
+        }
+
+        fn prepare_sleep(&mut self) {
+            self.called("prepare_sleep", ());
+        }
+
+        fn cancel_sleep(&mut self) {
+            self.called("cancel_sleep", ());
+        }
+
+        fn applies_edits(&self) -> bool {
+            self.called("applies_edits", true)
+        }
+
+        fn kick(&mut self) {
+            self.called("kick", ());
+        }
+
+        fn needs_kick(&self) -> bool {
+            self.called("needs_kick", true)
+        }
+
+        fn complete(&mut self, _: &mut Vec<FrameId>) {
+            self.called("complete", ());
+        }
+
+        fn take_lost(&mut self, _: &mut Vec<FrameId>) {
+            self.called("take_lost", ());
+        }
+
+        fn outstanding(&self) -> usize {
+            self.called("outstanding", 14)
+        }
+
+        fn is_up(&self) -> bool {
+            self.called("is_up", false)
+        }
+
+        fn has_pending(&self) -> bool {
+            self.called("has_pending", true)
+        }
+
+        fn is_stalled(&self) -> bool {
+            self.called("is_stalled", true)
+        }
+
+        fn take_refused(&mut self) -> Option<RefusedFrames> {
+            self.called("take_refused", Some(RefusedFrames::default()))
+        }
+
+        fn take_stray(&mut self) -> u64 {
+            self.called("take_stray", 15)
+        }
+
+        fn pop_fault(&mut self) -> Option<PortFault> {
+            self.called("pop_fault", Some(PortFault::PeerNotReleased))
+        }
+
+        fn detach(&mut self) -> bool {
+            self.called("detach", true)
+        }
+
+        fn reclaim(&mut self, _: &mut HeapMemory, _: &mut Vec<FrameId>) -> bool {
+            self.called("reclaim", false)
+        }
+
+        fn reopen(&mut self, _: &mut HeapMemory) -> Option<bool> {
+            self.called("reopen", Some(true))
+        }
+
+        fn close(&mut self, _: &mut HeapMemory, _: &mut Vec<FrameId>) -> bool {
+            self.called("close", true)
+        }
+
+        fn report(&mut self) -> bool {
+            self.called("report", false)
+        }
+
+        fn forget_report(&mut self) {
+            self.called("forget_report", ());
+        }
+
+        fn kernel_counters(&self) -> KernelCounters {
+            self.called("kernel_counters", KernelCounters { tx_kicks: 16, ..KernelCounters::default() })
+        }
+
+        fn reset_counters(&mut self) -> KernelCounters {
+            self.called("reset_counters", KernelCounters { tx_kicks: 17, ..KernelCounters::default() })
+        }
+
+        fn frames_held(&self) -> usize {
+            self.called("frames_held", 18)
+        }
+
+        fn free_frames(&self) -> usize {
+            self.called("free_frames", 19)
+        }
+
+        fn poll_fds(&self, out: &mut Vec<RawFd>) {
+            out.push(self.called("poll_fds", 20));
+        }
+    }
+
+    /// Calls every method, and checks that each result is the port's own. Returns their number.
+    fn call_all(port: &mut impl Port<Memory = HeapMemory>) -> usize {
+        let (memory, frames, fds) = (&mut HeapMemory::new(1, 64), &mut Vec::new(), &mut Vec::new());
+        port.receive(memory, Instant(0), 1, &mut Vec::new());
+        port.take_arrivals(memory, 1, &mut Vec::new());
+        port.set_min_posted(1);
+        port.set_pause_speed(1);
+        port.transmit(memory, &mut Vec::new());
+        port.prepare_sleep();
+        port.cancel_sleep();
+        port.kick();
+        port.complete(frames);
+        port.take_lost(frames);
+        port.forget_report();
+        port.poll_fds(fds);
+        assert_eq!((port.rx_waiting(), port.take_kernel_drops(), port.transmit_room()), (11, Some(12), 13));
+        assert_eq!((port.blocked_queues(), port.outstanding(), port.take_stray()), (Set8::of(4), 14, 15));
+        assert_eq!((port.applies_edits(), port.needs_kick(), port.is_up()), (true, true, false));
+        assert_eq!((port.has_pending(), port.is_stalled()), (true, true));
+        let taken = (port.take_refused(), port.pop_fault());
+        assert_eq!(taken, (Some(RefusedFrames::default()), Some(PortFault::PeerNotReleased)));
+        assert_eq!((port.detach(), port.reclaim(memory, frames)), (true, false));
+        assert_eq!(
+            (port.reopen(memory), port.close(memory, frames), port.report()),
+            (Some(true), true, false)
+        );
+        assert_eq!((port.kernel_counters().tx_kicks, port.reset_counters().tx_kicks), (16, 17));
+        assert_eq!((port.frames_held(), port.free_frames(), &fds[..]), (18, 19, &[20][..]));
+        34
+    }
+
+    /// Whatever a loop asks of one of its ports, the port itself does.
+    #[test]
+    fn every_call_reaches_the_port() {
+        let (local, other) = (Recording::default(), Recording::default());
+        let ports: [LoopPort<Recording>; 2] =
+            [LoopPort::Local(local.clone()), LoopPort::Other(Box::new(other.clone()))];
+        for (mut port, calls) in ports.into_iter().zip([local, other]) {
+            let count = call_all(&mut port);
+            let mut methods: Vec<_> = std::iter::from_fn(|| calls.0.pop()).collect();
+            methods.sort_unstable();
+            methods.dedup();
+            assert_eq!(methods.len(), count, "{methods:?}");
+        }
+    }
+}

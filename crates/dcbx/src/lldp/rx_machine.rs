@@ -165,7 +165,7 @@ impl Receiver {
                 enabled: settings.lldp.admin.receives(),
                 aged: !expired.is_empty(),
                 frame: frame.is_some(),
-                contents: self.contents(now, &read),
+                contents: self.contents(&read),
             };
             let Some(next) = self.state.next(conditions) else { break };
             self.state = next;
@@ -200,12 +200,12 @@ impl Receiver {
     }
 
     /// Returns what a frame that was read means for the table.
-    fn contents(&self, now: Duration, read: &Option<(MacAddr, Lldpdu)>) -> FrameContents {
+    fn contents(&self, read: &Option<(MacAddr, Lldpdu)>) -> FrameContents {
         let Some((src, lldpdu)) = read else { return FrameContents::BadOrSame };
         if lldpdu.ttl_s == 0 {
             return FrameContents::Shutdown;
         }
-        let is_same = |it: &Neighbor| it.lldpdu == *lldpdu && it.src == *src && now < it.expires;
+        let is_same = |it: &Neighbor| it.lldpdu == *lldpdu && it.src == *src;
         if self.neighbors.iter().any(is_same) { FrameContents::BadOrSame } else { FrameContents::Changed }
     }
 

@@ -198,4 +198,13 @@ mod tests {
         assert_eq!(fcoe_to_cin(&list), 0b11000);
         assert_eq!(fcoe_from_cin(0b11000), [list[0], list[2]]);
     }
+
+    /// TCP and UDP are one selector in CEE, so one priority may come from two entries.
+    #[test]
+    fn a_priority_that_is_listed_twice_counts_once() {
+        let of = |selector, protocol| Application { selector, protocol, priority: 5 };
+        let list = [of(Selector::TcpPort, 4791), of(Selector::UdpPort, 4791)];
+        assert_eq!(applications_to_cee(&list), [cee::Application::new(4791, true, 1 << 5)]);
+        assert_eq!(fcoe_to_cin(&[of(Selector::Ethertype, FCOE_ETHERTYPE); 2]), 1 << 5);
+    }
 }
