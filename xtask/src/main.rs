@@ -7,6 +7,7 @@ mod fuzz;
 mod instruction_count;
 mod lint;
 mod lock_file;
+mod miri;
 #[cfg(test)]
 mod module_cycles;
 mod packages;
@@ -89,6 +90,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         options: Vec<String>,
     },
+    /// Run unit tests under Miri, which reports undefined behavior and data races. Takes minutes.
+    Miri(miri::Miri),
     /// List the advisories of the RustSec database that concern the crates of Cargo.lock.
     Advisories(advisories::Advisories),
     /// Check comments, prose, names, the size of folders, and dependencies.
@@ -155,6 +158,7 @@ fn run_task(task: Task) -> Result<()> {
         Task::Mutants { options } => {
             run::check(run::cargo().args(["run", "--quiet", "--package", "mutants", "--"]).args(options))
         }
+        Task::Miri(miri) => miri::run(&miri),
         Task::Advisories(advisories) => advisories::run(&advisories),
         Task::Lint => lint::run(),
         Task::Sweep => {

@@ -1,6 +1,6 @@
 //! Running cargo and the programs that it built.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,11 +17,16 @@ pub fn repo_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the tree")
 }
 
-/// Returns the cargo that runs this program, without the variables about this package: build
-/// scripts (of `ring`, for one) that depend on those variables would run again, and all that
-/// depends on them would be rebuilt, at each change between `cargo` and `cargo xtask`.
+/// Returns the cargo that runs this program.
 pub fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    outside_package(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// Returns a program that runs at the top of the tree, without the variables about this package:
+/// build scripts (of `ring`, for one) that depend on those variables would run again, and all that
+/// depends on them would be rebuilt, at each change between `cargo` and `cargo xtask`.
+pub fn outside_package(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

@@ -398,6 +398,7 @@ mod tests {
     /// config/ecn.toml: the link is busy, the queue stays well below the length where all frames
     /// are marked, and both get half, whether the loop polls often or seldom.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of turns")]
     fn two_flows_of_a_software_loop_share_a_line() {
         let line = SharedLink { bps: 500e6, low_bytes: 64e3, high_bytes: 512e3, most: 0.2 };
         for turn_ns in [50_000, 200_000, MS] {
@@ -411,6 +412,7 @@ mod tests {
     /// Two NICs of 40 Gbit/s into one link of the same speed, with the paper's thresholds (5 kB,
     /// 200 kB, 1 %).
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of turns")]
     fn two_flows_of_the_paper_share_a_line() {
         let line = SharedLink { bps: 40e9, low_bytes: 5e3, high_bytes: 200e3, most: 0.01 };
         let outcome = two_flows(DcqcnSettings::PAPER, 40_000_000_000, &line, 200, 500_000);

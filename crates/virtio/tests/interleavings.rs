@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use loom::thread;
-
 #[path = "../src/port/exchange.rs"]
 #[allow(dead_code, reason = "a part of it is enough here")]
 mod exchange;
@@ -14,6 +12,7 @@ mod exchange;
 mod shared;
 
 use exchange::Exchange;
+use shared::{check, thread};
 
 /// What a loop does, in order.
 #[derive(Debug, Clone, Copy)]
@@ -29,9 +28,7 @@ enum Step {
 /// The thread gives a value and takes it back, as before a change, while the loop does its steps,
 /// and then as long as it serves the port. Returns nothing: the thread must have the value.
 fn is_taken_back(steps: &'static [Step], gives_before: bool) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(move || {
+    check(Some(3), move || {
         let exchange = Arc::new(Exchange::new());
         if gives_before {
             exchange.give(7);

@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_set_is_its_members() {
-        for bits in 0..=u8::MAX {
+        for bits in (0..=u8::MAX).step_by(if cfg!(miri) { 15 } else { 1 }) {
             let set = Set8::from_bits(bits);
             let members: Vec<usize> = (0..8).filter(|&n| bits & 1 << n != 0).collect();
             assert_eq!(set.into_iter().collect::<Vec<_>>(), members);

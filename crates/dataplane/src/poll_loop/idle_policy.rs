@@ -234,6 +234,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "half a million iterations")]
     fn a_loop_polls_for_long_where_it_is_alone_and_frames_neither_press_nor_are_rare() {
         for (apart, polls) in [
             (1_000, POLL_NS),

@@ -377,6 +377,7 @@ mod tests {
     /// With four ports, each comes before each other in half of the iterations, within four
     /// standard deviations.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of ten thousand turns")]
     fn each_port_comes_before_each_other_equally_often() {
         const TURNS: u32 = 10_000;
         let mut order = PortOrder::new(4);

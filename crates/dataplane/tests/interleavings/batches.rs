@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loom::thread;
+use crate::shared::thread;
 
 #[path = "../../src/io_core/batch_ring.rs"]
 mod batch_ring;

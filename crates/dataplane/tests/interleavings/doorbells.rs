@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::sync::{Condvar, Mutex};
-use loom::thread;
+use crate::shared::sync::atomic::{AtomicUsize, Ordering};
+use crate::shared::sync::{Condvar, Mutex};
+use crate::shared::thread;
 
 #[path = "../../src/io_core/doorbell.rs"]
 mod doorbell;

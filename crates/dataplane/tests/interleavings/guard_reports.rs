@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loom::thread;
+use crate::shared::thread;
 use switch::Instant;
 use wire::bitset::Set8;
 

@@ -10,9 +10,4 @@ mod doorbells;
 mod guard_reports;
 mod shared;
 
-/// Runs a model with at most this number of preemptions; `None` for all interleavings.
-fn check(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.check(model);
-}
+use shared::check;

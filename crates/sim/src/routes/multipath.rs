@@ -136,6 +136,7 @@ mod tests {
 
     /// Balls into bins: n flows on k ports use k (1 − (1 − 1/k)ⁿ) of them on average.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of hashes")]
     fn flows_fall_on_ports_as_balls_into_bins() {
         for (flows, ports) in [(4u32, 4u32), (8, 4), (16, 16), (64, 32)] {
             let runs = 4000;

@@ -70,6 +70,7 @@ fn table(nodes: &[Node], routes: &[Route]) -> String {
 ///         └ 7 ───────── 7 (to b, in parallel)
 /// ```
 #[test]
+#[cfg_attr(miri, ignore = "a snapshot is a file")]
 fn a_small_network() {
     let names = ["a", "b", "c", "d", "h4", "h5", "h6", "h7", "h8", "h9"];
     let (nodes, links) = network(
@@ -133,6 +134,7 @@ fn two_hosts() {
 /// 32 leaves of 32 hosts, each linked to all of 32 spines. On each leaf every uplink has an equal
 /// share of the 992 remote hosts.
 #[test]
+#[cfg_attr(miri, ignore = "a network of 1088 nodes")]
 fn traffic_spreads() {
     let mut names: Vec<String> = (0..64).map(|number| format!("s{number}")).collect();
     names.extend((0..1024).map(|number| format!("h{number}")));

@@ -193,6 +193,7 @@ fn arrival(port: usize, random: &mut Random) -> Packet {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a hundred thousand frames")]
 fn a_simulated_software_switch_counts_what_the_daemon_counts() {
     let (mut simulated, mut daemon) = both();
     let mut random = Random::new(7);

@@ -137,6 +137,19 @@ impl Mapping {
         Ok(Self { base, mapped_bytes, offset: spec.file_offset as usize, len: spec.len_bytes })
     }
 
+    /// Maps zeros in place of a file.
+    #[cfg(test)]
+    pub(super) fn anonymous(spec: &RegionSpec) -> Self {
+        let mapped_bytes = (spec.file_offset + spec.len_bytes) as usize;
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice, of no file.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), mapped_bytes, protection, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        let base = NonNull::new(base.cast()).unwrap();
+        Self { base, mapped_bytes, offset: spec.file_offset as usize, len: spec.len_bytes }
+    }
+
     /// Returns `len` bytes from `offset` in the region on, if they are in it.
     #[inline]
     pub(super) fn bytes(&self, offset: u64, len: u64) -> Option<GuestBytes<'_>> {

@@ -78,6 +78,13 @@ impl GuestMemory {
         Ok(Self { regions: mapped })
     }
 
+    /// Makes regions that no guest shares, for tests of what is done with the addresses in them.
+    #[cfg(test)]
+    pub(crate) fn anonymous(specs: &[RegionSpec]) -> Self {
+        let region = |&spec: &RegionSpec| Region { spec, mapping: Mapping::anonymous(&spec) };
+        Self { regions: specs.iter().map(region).collect() }
+    }
+
     /// Returns the bytes from a guest address on. `None` if they are not in one region.
     #[inline]
     pub fn at_guest(&self, addr: u64, len: u32) -> Option<GuestBytes<'_>> {
@@ -234,18 +241,21 @@ pub(crate) fn prefetch(at: *const u8) {
 /// do nothing there.
 #[inline]
 pub(crate) fn prefetch_to_write(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    // Miri has no instructions of one architecture.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch accesses nothing.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
+
     use crate::memory::mapping::tests::{memfd, sealed};
 
     fn spec(guest_addr: u64, user_addr: u64, len_bytes: u64, file_offset: u64) -> RegionSpec {
@@ -257,10 +267,25 @@ mod tests {
         GuestMemory::map(&regions, UnsealedMemory::Refused)
     }
 
+    /// The mapping of a file has its bytes.
+    #[test]
+    #[cfg_attr(miri, ignore = "memfds, which Miri does not have")]
+    fn a_region_begins_at_its_offset_in_the_file() {
+        let file = sealed(0x3000);
+        file.write_all_at(b"abc", 0x1234).unwrap();
+        let region = (spec(0x10, 0, 0x1000, 0x1230), file.try_clone().unwrap());
+        let memory = GuestMemory::map(&[region], UnsealedMemory::Refused).unwrap();
+        assert_eq!(memory.at_guest(0x14, 3).unwrap().array(0), Some(*b"abc"));
+        assert_eq!(memory.at_guest(0x100f, 1).unwrap().write(0, b"z"), 1);
+        let mut last = [0];
+        file.read_exact_at(&mut last, 0x222f).unwrap();
+        assert_eq!(last, *b"z");
+    }
+
     #[test]
     fn bytes_are_found_by_guest_address_in_one_region_only() {
         let memory =
-            map(&[spec(0x1000, 0, 0x1000, 0), spec(0x2000, 0x8000, 0x1000, 0x1000)], 0x2000).unwrap();
+            GuestMemory::anonymous(&[spec(0x1000, 0, 0x1000, 0), spec(0x2000, 0x8000, 0x1000, 0x1000)]);
         assert_eq!(memory.at_guest(0x1ff0, 16).map(|bytes| bytes.len()), Some(16));
         assert_eq!(memory.at_guest(0x2000, 0x1000).map(|bytes| bytes.len()), Some(0x1000));
         for (addr, len) in [(0x1ff0, 17), (0xfff, 1), (0x3000, 1), (u64::MAX, 1), (0x1000, u32::MAX)] {
@@ -270,7 +295,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_within_the_bytes() {
-        let memory = map(&[spec(0, 0, 0x1000, 0)], 0x1000).unwrap();
+        let memory = GuestMemory::anonymous(&[spec(0, 0, 0x1000, 0)]);
         let bytes = memory.at_guest(0x10, 4).unwrap();
         assert_eq!((bytes.write(1, b"abcdef"), bytes.write(5, b"x")), (3, 0));
         let mut read = [0; 8];
@@ -278,6 +303,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "memfds, which Miri does not have")]
     fn regions_that_cannot_be_are_refused() {
         let one = spec(0x1000, 0x1000, 0x1000, 0);
         let is = |specs: &[RegionSpec]| map(specs, 0x1000).unwrap_err();
@@ -295,6 +321,7 @@ mod tests {
 
     /// Of one region, and of all together.
     #[test]
+    #[cfg_attr(miri, ignore = "memfds, which Miri does not have")]
     fn memory_has_a_most() {
         let quarter = MAX_MAPPED_BYTES / 4;
         let all = Vec::from_iter((0..4).map(|n| spec(n * quarter, n * quarter, quarter, 0)));
@@ -308,6 +335,7 @@ mod tests {
 
     /// A file that can shrink would end the process with a signal.
     #[test]
+    #[cfg_attr(miri, ignore = "memfds, which Miri does not have")]
     fn a_file_that_can_shrink_is_refused_unless_allowed() {
         let region = || [(spec(0, 0, 0x1000, 0), memfd(0x1000))];
         assert!(matches!(
@@ -325,7 +353,7 @@ mod tests {
 
     #[test]
     fn areas_of_rings_are_aligned_and_in_one_region() {
-        let memory = Arc::new(map(&[spec(0, 0x7000_0000, 0x1000, 0)], 0x1000).unwrap());
+        let memory = Arc::new(GuestMemory::anonymous(&[spec(0, 0x7000_0000, 0x1000, 0)]));
         assert!(memory.ring_area(0x7000_0010, 0xff0, 16).is_some());
         for (addr, len, align) in [(0x7000_0008, 16, 16), (0x7000_0010, 0xff1, 16), (0x6fff_fff0, 32, 16)] {
             assert!(memory.ring_area(addr, len, align).is_none(), "{addr:#x}");

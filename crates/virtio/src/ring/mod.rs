@@ -9,6 +9,8 @@
 
 pub(crate) mod chain;
 pub mod fault;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};

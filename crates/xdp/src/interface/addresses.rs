@@ -96,6 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "netlink sockets")]
     fn the_addresses_of_an_interface_are_read() {
         let mut body = vec![libc::AF_INET as u8, 24, 0, 0, 7, 0, 0, 0];
         push_attribute(&mut body, libc::IFA_ADDRESS, &[10, 0, 0, 2]);

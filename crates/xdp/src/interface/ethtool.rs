@@ -127,6 +127,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "an ioctl")]
     fn loopback_reports_its_settings() {
         assert_eq!(queues("lo").unwrap(), Queues { rx: 1, tx: 1 });
         assert_eq!(pause("lo").unwrap(), Pause::default());

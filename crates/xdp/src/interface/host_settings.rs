@@ -167,6 +167,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "netlink sockets")]
     fn an_interface_that_is_gone_needs_nothing() {
         let gone =
             HostSettings { index: i32::MAX, pfifo: true, ipv6: Some(Vec::new()), ..Default::default() };

@@ -502,6 +502,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "netlink sockets")]
     fn loopback_is_found_and_nonsense_is_not() {
         let route = RouteSocket::open().unwrap();
         let link = route.link("lo").unwrap();
@@ -510,6 +511,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "netlink sockets")]
     fn an_answer_that_nobody_read_answers_no_later_request() {
         let route = RouteSocket::open().unwrap();
         let mut body = vec![0; IFINFO_BYTES];
@@ -525,6 +527,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "netlink sockets")]
     fn an_answer_that_is_longer_than_the_buffer_is_an_error() {
         let route = RouteSocket::open().unwrap();
         let mut body = vec![0; IFINFO_BYTES];

@@ -144,6 +144,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of iterations")]
     fn stays_at_a_floor_as_high_as_the_ceiling() {
         let mut policy = FillPolicy::new(8192, 8192);
         run(&mut policy, Instant(7), 10 * SECOND, 50_000, 0);
@@ -151,6 +152,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of iterations")]
     fn other_bounds_hold_at_once_and_later() {
         let mut policy = FillPolicy::new(FLOOR_FRAMES, 1024);
         let now = run(&mut policy, Instant(7), 10 * SECOND, 50_000, 50);
@@ -164,6 +166,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of iterations")]
     fn comes_down_to_the_floor_when_the_loop_is_quick_or_idle() {
         for (turn, frames) in [(50_000, 50), (50_000, 0)] {
             let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
@@ -181,6 +184,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of iterations")]
     fn remembers_one_stall_for_a_while() {
         let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
         let now = run(&mut policy, Instant(0), 10 * SECOND, 50_000, 50);
@@ -193,6 +197,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of iterations")]
     fn sleep_is_no_stall() {
         let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
         let mut now = run(&mut policy, Instant(0), 10 * SECOND, 50_000, 50);
@@ -207,6 +212,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of iterations")]
     fn a_small_ring_is_filled() {
         let mut policy = FillPolicy::new(FLOOR_FRAMES, 64);
         run(&mut policy, Instant(0), 10 * SECOND, 50_000, 0);

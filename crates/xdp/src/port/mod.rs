@@ -21,6 +21,7 @@ pub(crate) mod socket;
 pub(crate) mod sockets;
 pub(crate) mod tx;
 pub(crate) mod tx_loss;
+pub(crate) mod tx_ring;
 pub(crate) mod tx_socket;
 
 use std::collections::VecDeque;

@@ -9,23 +9,17 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use libc::{c_void, sockaddr_xdp, xdp_desc, xdp_mmap_offsets};
+use libc::{sockaddr_xdp, xdp_mmap_offsets};
 use xsk_rs::FrameDesc;
 
 use crate::port::socket::{option, set_option};
+use crate::port::tx_ring::TxRing;
 
 /// A socket that only sends, on the pool of another socket: their completion ring is one.
 pub(crate) struct TxSocket {
     fd: OwnedFd,
-    ring: Mapping,
-    /// Positions of the ring in the mapping, in bytes.
-    offsets: libc::xdp_ring_offset,
-    entries: u32,
-    /// Entries ever put into the ring; it wraps.
-    produced: u32,
+    ring: TxRing,
 }
 
 impl TxSocket {
@@ -48,10 +42,9 @@ impl TxSocket {
         // SAFETY: plain numbers.
         let offsets: xdp_mmap_offsets =
             unsafe { option(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }?;
-        let len = offsets.tx.desc as usize + entries as usize * size_of::<xdp_desc>();
-        let ring = Mapping::new(&fd, len, libc::XDP_PGOFF_TX_RING)?;
+        let ring = TxRing::map(&fd, offsets.tx, entries)?;
         bind(&fd, receiver, (interface, queue))?;
-        Ok(Self { fd, ring, offsets: offsets.tx, entries, produced: 0 })
+        Ok(Self { fd, ring })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -60,8 +53,7 @@ impl TxSocket {
 
     /// Returns the number of free entries, as far as the kernel has come.
     pub(crate) fn free(&self) -> u32 {
-        let consumed = self.position(self.offsets.consumer).load(Ordering::Acquire);
-        self.entries - self.produced.wrapping_sub(consumed)
+        self.ring.free()
     }
 
     /// Puts all descriptors into the ring, or none if there are not enough free entries. Returns
@@ -71,29 +63,7 @@ impl TxSocket {
     /// The descriptors are of the sockets' UMEM, and nothing else writes to their frames until they
     /// complete.
     pub(crate) unsafe fn produce(&mut self, descs: &[FrameDesc]) -> usize {
-        if descs.len() > self.free() as usize {
-            return 0;
-        }
-        for desc in descs {
-            let slot = (self.produced & (self.entries - 1)) as usize;
-            let entry = xdp_desc {
-                addr: desc.addr() as u64,
-                len: desc.lengths().data() as u32,
-                options: desc.options(),
-            };
-            // SAFETY: the mapping has `entries` descriptors from this offset on, 8-byte aligned.
-            // The kernel reads a free one only after the store of the producer's position below.
-            unsafe { self.ring.at::<xdp_desc>(self.offsets.desc).add(slot).write(entry) };
-            self.produced = self.produced.wrapping_add(1);
-        }
-        self.position(self.offsets.producer).store(self.produced, Ordering::Release);
-        descs.len()
-    }
-
-    fn position(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the mapping has an aligned u32 there for as long as it lives, which this process
-        // and the kernel access atomically only.
-        unsafe { AtomicU32::from_ptr(self.ring.at(offset)) }
+        self.ring.produce(descs)
     }
 }
 
@@ -110,41 +80,4 @@ fn bind(fd: &OwnedFd, receiver: RawFd, (interface, queue): (u32, u32)) -> io::Re
     // SAFETY: the address is of this family, and the length matches.
     let failed = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// A ring that the kernel shares.
-struct Mapping {
-    start: NonNull<c_void>,
-    len: usize,
-}
-
-// SAFETY: a mapping belongs to no thread.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn new(fd: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Self> {
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: a new mapping, wherever the kernel puts it.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd.as_raw_fd(), offset) };
-        match NonNull::new(start).filter(|_| start != libc::MAP_FAILED) {
-            Some(start) => Ok(Self { start, len }),
-            None => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Returns what is at this offset.
-    ///
-    /// # Safety
-    /// The offset is within the mapping.
-    unsafe fn at<T>(&self, offset: u64) -> *mut T {
-        // SAFETY: the caller's promise.
-        unsafe { self.start.byte_add(offset as usize).cast().as_ptr() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the whole mapping, to which nothing refers any more.
-        unsafe { libc::munmap(self.start.as_ptr(), self.len) };
-    }
 }

@@ -97,6 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "the clock of the machine")]
     fn the_longest_gap_is_not_longer_than_the_time_looked() {
         let start = Instant::now();
         let gap = longest_gap(Duration::from_millis(20));
@@ -111,6 +112,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls of the scheduler")]
     fn the_kernel_takes_each() {
         let seen = std::thread::spawn(|| {
             let all = [
@@ -131,6 +133,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls of the scheduler")]
     fn a_thread_that_a_prompt_one_starts_is_ordinary() {
         let seen = std::thread::spawn(|| {
             set_scheduling(Scheduling::LowLatency).unwrap();

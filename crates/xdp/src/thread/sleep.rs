@@ -270,6 +270,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     #[test]
+    #[cfg_attr(miri, ignore = "ppoll")]
     fn a_waker_wakes_once_each_time() {
         let mut waiter = Waiter::new().unwrap();
         let waker = waiter.waker();
@@ -285,6 +286,7 @@ mod tests {
 
     /// Two threads on one core, neither of which sleeps: the kernel preempts each for the other.
     #[test]
+    #[cfg_attr(miri, ignore = "system calls of the scheduler")]
     fn a_thread_that_was_preempted_knows_it() {
         let is_known = Arc::new(AtomicBool::new(false));
         let other = std::thread::spawn({
@@ -311,6 +313,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "system calls of the scheduler")]
     fn a_core_that_is_not_there_is_refused() {
         let thread = std::thread::spawn(|| set_affinity(1023).is_err());
         assert!(thread.join().unwrap());

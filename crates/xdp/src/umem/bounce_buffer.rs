@@ -164,6 +164,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a memory of the kernel")]
     fn what_is_sent_stays_the_switchs_until_it_has_left() {
         let mut umem = Umem::new(16, 2048).unwrap();
         let [mut receiver, mut sender] = chunks(&umem);
@@ -182,6 +183,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a memory of the kernel")]
     fn what_came_in_is_copied_and_its_chunk_is_free_again() {
         let mut umem = Umem::new(16, 2048).unwrap();
         let owned = umem.add_port();
@@ -206,6 +208,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a memory of the kernel")]
     fn more_than_a_chunk_has_is_not_brought_in() {
         let mut umem = Umem::new(16, 2048).unwrap();
         let owned = umem.add_port();
@@ -221,6 +224,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a memory of the kernel")]
     fn a_chunk_that_the_kernel_does_not_have_stays_where_it_is() {
         let umem = Umem::new(16, 2048).unwrap();
         let [mut receiver, mut sender] = chunks(&umem);

@@ -264,13 +264,14 @@ impl Umem {
     /// put them elsewhere. `received` is the descriptor that the driver returned.
     #[cold]
     pub(crate) fn normalize_offset(&mut self, received: &FrameDesc) {
-        let index = self.frames.index_of(received.addr());
+        let regular = self.frames.desc(self.frames.index_of(received.addr()));
+        let mut all = if received.addr() < regular.addr() { *received } else { regular };
+        let (from, to) = (received.addr() - all.addr(), regular.addr() - all.addr());
+        let len = received.lengths().data().min(regular.lengths().data());
         // SAFETY: the descriptor belongs to this UMEM, and its frame has no other owner.
-        let from = unsafe { self.frames.umem.data(received) }.contents();
-        let (from, len) = (from.as_ptr(), from.len());
-        let to = self.slice_mut(index, len);
-        // SAFETY: both are in the same chunk of the UMEM; `copy` allows the overlap.
-        unsafe { std::ptr::copy(from, to.as_mut_ptr(), to.len()) };
+        let mut data = unsafe { self.frames.umem.data_mut(&mut all) };
+        data.cursor().set_pos(usize::MAX); // to the end of the chunk
+        data.contents_mut().copy_within(from..from + len, to);
     }
 
     /// Copies the first `len` bytes of a chunk to another.
@@ -285,9 +286,8 @@ impl Umem {
 
     pub(crate) fn slice_mut(&mut self, index: usize, len: usize) -> &mut [u8] {
         let mut desc = self.frames.desc(index);
-        // SAFETY: the descriptor belongs to this UMEM. The caller holds the frame's token (or is
-        // `normalize_offset`, on a frame without another owner), so no core writes it concurrently.
-        // `&mut self` excludes other slices of this loop.
+        // SAFETY: the descriptor belongs to this UMEM. The caller holds the frame's token, so no
+        // core writes it concurrently. `&mut self` excludes other slices of this loop.
         let mut data = unsafe { self.frames.umem.data_mut(&mut desc) };
         let contents = data.contents_mut();
         let (start, len) = (contents.as_mut_ptr(), len.min(contents.len()));
@@ -385,4 +385,27 @@ pub fn frame_bytes_for<'a>(interfaces: impl IntoIterator<Item = &'a str>) -> Res
         }
     }
     Ok(frame_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use xsk_rs::config::UmemConfig;
+
+    use super::*;
+
+    /// As if the driver had put the bytes 64 further on: the two places overlap.
+    #[test]
+    #[cfg_attr(miri, ignore = "a memory of the kernel")]
+    fn bytes_that_are_elsewhere_in_a_chunk_are_moved() {
+        let mut umem = Umem::new(4, 2048).unwrap();
+        let config = UmemConfig::builder().frame_headroom(64).build().unwrap();
+        let (other, mut descs) = xsk_rs::Umem::new(config, NonZeroU32::MIN, false).unwrap();
+        let bytes: Vec<u8> = (0..1000).map(|n| n as u8).collect();
+        umem.slice_mut(0, 1064)[64..].copy_from_slice(&bytes);
+        // SAFETY: a descriptor of the other memory.
+        unsafe { other.data_mut(&mut descs[0]) }.cursor().set_pos(1000);
+        assert_eq!((descs[0].addr(), umem.frames.desc(0).addr()), (320, 256));
+        umem.normalize_offset(&descs[0]);
+        assert_eq!(umem.slice_mut(0, 1000), bytes);
+    }
 }

@@ -133,6 +133,7 @@ fn a_full_table_learns_no_more_and_counts_it() {
 /// there was a key, and addresses that have one under another key. Under an unknown key nearly all
 /// of them are learned.
 #[test]
+#[cfg_attr(miri, ignore = "statistics of hundreds of thousands of hashes")]
 fn addresses_made_up_for_one_key_are_scattered_by_another() {
     let settings = |key| BridgeSettings { max_entries: 1024, key, ..BridgeSettings::default() };
     let table = Fdb::new(&settings(1));
@@ -149,6 +150,7 @@ fn addresses_made_up_for_one_key_are_scattered_by_another() {
 /// must be no more frequent than by chance. Half of the slots' count in addresses leaves 1 − e^-0.5
 /// of the slots as homes (39 %).
 #[test]
+#[cfg_attr(miri, ignore = "statistics of hundreds of thousands of hashes")]
 fn whatever_the_key_regular_addresses_spread_evenly() {
     for key in [0, 1, 0x5555_5555_5555_5555, u64::MAX, 0x0123_4567_89ab_cdef] {
         let bridge = Fdb::new(&BridgeSettings { key, ..BridgeSettings::default() });
@@ -168,6 +170,7 @@ fn whatever_the_key_regular_addresses_spread_evenly() {
 /// One host that is in every VLAN, and few hosts in many: their entries spread as those of many
 /// hosts do.
 #[test]
+#[cfg_attr(miri, ignore = "statistics of hundreds of thousands of hashes")]
 fn the_same_address_in_many_vlans_spreads_evenly() {
     for key in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
         let bridge = Fdb::new(&BridgeSettings { max_entries: 4096, key, ..BridgeSettings::default() });
