@@ -298,7 +298,7 @@ fn simulate(text: &Text, set: &[&str]) -> Results {
 fn group(incident: &Incident, results: &Results, slot: usize, priority: usize) -> [GroupSnapshot; 2] {
     let of_priority = |group: &&GroupOutcome| usize::from(group.priority) == priority;
     let simulated = results.switches[0].ports[slot].groups.iter().find(of_priority).unwrap();
-    [incident.after.ports[slot].groups[priority].clone(), simulated.counts.clone()]
+    [incident.after.ports[slot].groups[priority], simulated.counts]
 }
 
 /// Offered are the same frames, and no-drop ones all leave. When XOFF is sent depends on single

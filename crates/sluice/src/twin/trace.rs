@@ -45,6 +45,13 @@ pub struct Text {
 /// Frames with the same headers: ports, class, DSCP, and whether they are ECT.
 type FlowKey = (u8, u8, [u8; 3], Option<u8>, bool);
 
+/// The frames of a flow: their class, their lines in its file, and their number.
+struct FlowFrames {
+    class: QosClass,
+    lines: String,
+    frames: usize,
+}
+
 /// Builds the scenario.
 ///
 /// # Errors
@@ -53,28 +60,59 @@ pub fn text(incident: &Incident, config: &Config, title: &str) -> Result<Text, S
     let mut notes = incident.notes.clone();
     let speeds = speeds(incident, config)?;
     let starts = starts(incident, &speeds);
-    let lead_ns = starts.iter().flatten().copied().min().map_or(0, |first| (-first).max(0)) as u64;
-    let lead_ns = lead_ns.div_ceil(1000);
+    // The first frame begins at 0.
+    let lead_ps = starts.iter().flatten().min().map_or(0, |first| first.min(&0).unsigned_abs());
+    let lead_ns = lead_ps.div_ceil(1000);
     let earliest_ns = earliest_ns(incident, &starts, &speeds);
-    let mut flows: BTreeMap<FlowKey, (QosClass, String, usize)> = BTreeMap::new();
-    let (mut flooded, mut back) = (0, 0);
-    for (frame, start) in incident.offered.frames.iter().zip(&starts) {
-        let (Some(start), Some(to)) = (start, frame.to) else {
-            flooded += u64::from(frame.to.is_none());
+    let duration_ns = incident.duration_ns() + lead_ns;
+    let mut text = head(incident, title, duration_ns);
+    let ports = hosts(&mut text, incident, config, &speeds);
+    let (mut files, mut frames) = (Vec::new(), 0);
+    let classifier = Classifier::new(&incident.settings);
+    for (key, flow) in flows(incident, &starts, lead_ns, &mut notes) {
+        let Some(headers) = classifier.headers(usize::from(key.0), flow.class, key.3) else {
+            notes.push(format!(
+                "not in the scenario: {} frames of port {}, which no tag and DSCP classifies to priority {}, queue {}",
+                flow.frames,
+                incident.settings.ports[usize::from(key.0)].name,
+                flow.class.priority,
+                flow.class.queue
+            ));
             continue;
         };
-        if to == frame.from {
-            back += 1;
-            continue;
-        }
-        let class = frame.class;
-        let key =
-            (frame.from, to, [class.priority, class.queue, class.drop_level as u8], frame.dscp, frame.is_ect);
-        let (_, lines, frames) = flows.entry(key).or_insert((class, String::new(), 0));
-        // Every start is at or after the first, which the lead moves to 0.
+        let file = format!("flow-{}.csv", files.len() + 1);
+        text += &traffic(&incident.settings, &key, headers, (&file, flow.frames));
+        files.push((file, format!("# ns, bytes\n{}", flow.lines)));
+        frames += flow.frames;
+    }
+    if frames == 0 {
+        return Err("no frame was received for another port: there is nothing to simulate".to_owned());
+    }
+    pauses(&mut text, incident, &speeds, lead_ns, &mut notes);
+    text += "\n[[expect]]\nno_drop_lost = 0\n";
+    Ok(Text { scenario: text, files, ports, frames, duration_ns, earliest_ns, notes })
+}
+
+/// Collects the frames of each flow. Notes those that have no receiver.
+fn flows(
+    incident: &Incident,
+    starts: &[Option<i64>],
+    lead_ns: Nanos,
+    notes: &mut Vec<String>,
+) -> BTreeMap<FlowKey, FlowFrames> {
+    let mut flows: BTreeMap<FlowKey, FlowFrames> = BTreeMap::new();
+    let (mut flooded, mut back) = (0, 0);
+    for (frame, start) in incident.offered.frames.iter().zip(starts) {
+        let &OfferedFrame { from, to, len, class, dscp, is_ect, .. } = frame;
+        flooded += u64::from(to.is_none());
+        back += u64::from(to == Some(from));
+        let (Some(start), Some(to)) = (start, to.filter(|to| *to != from)) else { continue };
+        let key = (from, to, [class.priority, class.queue, class.drop_level as u8], dscp, is_ect);
+        let none = || FlowFrames { class, lines: String::new(), frames: 0 };
+        let flow = flows.entry(key).or_insert_with(none);
         let at_ns = (start + lead_ns as i64 * 1000) / 1000;
-        let _ = writeln!(lines, "{at_ns},{}", frame.len);
-        *frames += 1;
+        let _ = writeln!(flow.lines, "{at_ns},{len}");
+        flow.frames += 1;
     }
     for (count, what) in [
         (flooded, "flooded frames: broadcast, multicast, or to an address that was not known"),
@@ -84,32 +122,7 @@ pub fn text(incident: &Incident, config: &Config, title: &str) -> Result<Text, S
             notes.push(format!("not in the scenario: {count} {what}"));
         }
     }
-    let duration_ns = incident.duration_ns() + lead_ns;
-    let mut text = head(incident, title, duration_ns);
-    let ports = hosts(&mut text, incident, config, &speeds);
-    let (mut files, mut frames) = (Vec::new(), 0);
-    let classifier = Classifier::new(&incident.settings);
-    for (key, (class, lines, count)) in flows {
-        let Some(headers) = classifier.headers(usize::from(key.0), class, key.3) else {
-            let name = &incident.settings.ports[usize::from(key.0)].name;
-            notes.push(format!(
-                "not in the scenario: {count} frames of port {name}, which no tag and DSCP classifies to \
-                 priority {}, queue {}",
-                class.priority, class.queue
-            ));
-            continue;
-        };
-        let file = format!("flow-{}.csv", files.len() + 1);
-        text += &traffic(&incident.settings, &key, headers, (&file, count));
-        files.push((file, format!("# ns, bytes\n{lines}")));
-        frames += count;
-    }
-    if frames == 0 {
-        return Err("no frame was received for another port: there is nothing to simulate".to_owned());
-    }
-    pauses(&mut text, incident, &speeds, lead_ns, &mut notes);
-    text += "\n[[expect]]\nno_drop_lost = 0\n";
-    Ok(Text { scenario: text, files, ports, frames, duration_ns, earliest_ns, notes })
+    flows
 }
 
 fn head(incident: &Incident, title: &str, duration_ns: Nanos) -> String {
