@@ -37,7 +37,7 @@ const RESPONSE_NS: Nanos = 3840 * 8;
 const SENDING_NS: Nanos = 20_000_000;
 const FRAME_BYTES: usize = 1000;
 
-const CONFIG: &str = r#"
+pub const CONFIG: &str = r#"
 [buffer]
 total_cells    = 2048
 headroom_cells = 512
@@ -264,7 +264,7 @@ impl Lab {
 }
 
 /// Writes the recording of an incast. Returns the folder and the file.
-fn record() -> (tempfile::TempDir, PathBuf) {
+pub fn record() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("incast.sluice");
     let mut out = GzEncoder::new(std::fs::File::create(&file).unwrap(), Compression::fast());

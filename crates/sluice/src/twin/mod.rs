@@ -292,6 +292,42 @@ mod tests {
         }
     }
 
+    /// The files are written once, read by the simulator, and replaced on request only.
+    #[test]
+    fn a_recording_becomes_files_that_the_simulator_reads() {
+        #[derive(clap::Parser)]
+        struct CommandLine {
+            #[command(flatten)]
+            twin: Arguments,
+        }
+        let (folder, recording) = agreement::record();
+        let [config, out] = ["device.toml", "out"].map(|name| folder.path().join(name));
+        std::fs::write(&config, agreement::CONFIG).unwrap();
+        let [config, out, recording] = [config, out, recording].map(|path| path.display().to_string());
+        let twin = |options: &[&str]| {
+            let line = ["twin", &out, "--recording", &recording].into_iter().chain(options.iter().copied());
+            let line =
+                <CommandLine as clap::Parser>::try_parse_from(line).map_err(|error| error.to_string())?;
+            run(&line.twin).map_err(|error| format!("{error:#}"))
+        };
+        twin(&["--config", &config]).unwrap();
+        let scenario = crate::sim::input::read(&Path::new(&out).join("scenario.toml"), &[]).unwrap();
+        assert_eq!((scenario.traffic.len(), scenario.links.len(), scenario.faults.len()), (4, 3, 1));
+        let frames = |traffic: &sim::scenario::Traffic| traffic.trace.as_ref().unwrap().frames();
+        assert_eq!(scenario.traffic.iter().map(frames).sum::<u64>(), 2601);
+        assert!(twin(&["--config", &config]).is_err(), "the files are there");
+        twin(&["--config", &config, "--force", "--json", "--to", "5ms"]).unwrap();
+        for (options, what) in [
+            (&[][..], "--config <FILE>"),
+            (&["--config", &config, "--counters", "x"], "cannot be used with"),
+            (&["--config", &config, "--burst", "64000"], "cannot be used with"),
+            (&["--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
+        ] {
+            let refused = twin(options).unwrap_err();
+            assert!(refused.contains(what), "{refused}");
+        }
+    }
+
     #[test]
     fn intervals_are_seconds() {
         assert_eq!(seconds("0.5"), Ok(0.5));
