@@ -98,6 +98,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         rate_bps,
         pattern,
         sizes: None,
+        trace: None,
         start: Start::At(0),
         stop_ns: duration_ns,
         ecn: true,

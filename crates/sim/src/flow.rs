@@ -4,7 +4,8 @@
 //! due wait, but at most [`MAX_BACKLOG_FRAMES`], as with `sluice host`; any beyond that are never
 //! sent. A flow that reacts to marks also spaces its frames as its reaction point requires.
 //! Messages wait until earlier messages are sent. A message has exactly its bytes: its last frame
-//! is as short as they require, but at least [`MIN_FRAME_BYTES`].
+//! is as short as they require, but at least [`MIN_FRAME_BYTES`]. Frames of a trace are due at the
+//! times of its file, and wait however long the sender is paused.
 //!
 //! If its frames are acknowledged, lost ones are sent again, and the congestion control of
 //! [`acked`] limits it. The receiver of go-back-N then discards frames out of order.
@@ -12,6 +13,7 @@
 pub(crate) mod acked;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::Dcqcn;
@@ -21,7 +23,7 @@ use wire::random::Random;
 
 use self::acked::AckedSender;
 use crate::packet::{AckContent, Packet, PacketHeaders};
-use crate::scenario::{Pattern, SizeTable, Traffic};
+use crate::scenario::{FrameTrace, Pattern, SizeTable, TraceRun, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 use crate::trace::int_log::IntLog;
 
@@ -101,8 +103,34 @@ pub(crate) struct Sender {
     /// Random numbers of this flow alone.
     random: Random,
     reaction: Option<Dcqcn>,
+    trace: Option<TraceReader>,
     /// `None` if frames are not acknowledged.
     pub(crate) acked: Option<Box<AckedSender>>,
+}
+
+/// The next frame of a trace.
+#[derive(Debug)]
+struct TraceReader {
+    trace: Arc<FrameTrace>,
+    /// Index of its run.
+    run: usize,
+    /// Frames of that run that have been taken.
+    taken: u32,
+}
+
+impl TraceReader {
+    /// The run of the next frame; `None` at the end.
+    fn next(&self) -> Option<&TraceRun> {
+        self.trace.runs().get(self.run)
+    }
+
+    /// Takes the next frame.
+    fn take(&mut self) {
+        self.taken += 1;
+        if self.next().is_some_and(|run| self.taken >= run.frames) {
+            (self.run, self.taken) = (self.run + 1, 0);
+        }
+    }
 }
 
 /// The receiver's side of a flow.
@@ -187,7 +215,7 @@ impl Flow {
             _ => of_bytes(line_bytes, traffic.rate_bps),
         };
         let message_bytes = match traffic.pattern {
-            Pattern::Constant | Pattern::OnOff { .. } | Pattern::Collective { .. } => 0,
+            Pattern::Constant | Pattern::OnOff { .. } | Pattern::Collective { .. } | Pattern::Trace => 0,
             Pattern::Finite { bytes } | Pattern::Poisson { bytes } | Pattern::Incast { bytes, .. } => bytes,
         };
         let reaction = traffic.dcqcn.map(|settings| Dcqcn::new(settings, most_bps, instant(0)));
@@ -221,6 +249,7 @@ impl Flow {
                 messages: 0,
                 random: random_of(seed, headers.flow),
                 reaction,
+                trace: traffic.trace.clone().map(|trace| TraceReader { trace, run: 0, taken: 0 }),
                 acked: traffic.acks.as_ref().map(|acks| Box::new(AckedSender::new(acks, path))),
             },
             receiver: Receiver {
@@ -239,6 +268,12 @@ impl Flow {
         match self.sender.pattern {
             Pattern::Constant | Pattern::OnOff { .. } => {
                 self.sender.left_frames = u64::MAX;
+                false
+            }
+            Pattern::Trace => {
+                let sender = &mut self.sender;
+                sender.left_frames = sender.trace.as_ref().map_or(0, |reader| reader.trace.frames());
+                sender.plan_traced();
                 false
             }
             Pattern::Collective { .. } => false,
@@ -335,12 +370,20 @@ impl Flow {
         }
         let number = self.sender.sent_frames;
         self.sender.sent_frames += 1;
-        let len = if self.sender.left_frames == u64::MAX { self.packet.len } else { self.next_len(number) };
+        let traced = self.sender.take_traced();
+        let len = match traced {
+            Some(len) => len,
+            None if self.sender.left_frames == u64::MAX => self.packet.len,
+            None => self.next_len(number),
+        };
         self.set_packet(number, len);
         if let Some(acked) = &mut self.sender.acked {
             acked.window.send_new(len, instant(now));
         }
         let line_bytes = self.space(len, now);
+        if traced.is_some() {
+            return (number, true);
+        }
         let sender = &mut self.sender;
         let mut spacing = sender.spacing;
         if self.sends_short && spacing > 0 {
@@ -468,6 +511,26 @@ impl Flow {
     }
 }
 
+impl Sender {
+    /// Makes the next frame of a trace due at its time.
+    fn plan_traced(&mut self) {
+        if let Some(run) = self.trace.as_ref().and_then(TraceReader::next) {
+            self.due = self.begun_at.unwrap_or(0) + of_ns(run.at_ns);
+        }
+    }
+
+    /// Takes the next frame of a trace. Returns its length; `None` if the flow has no trace.
+    #[inline]
+    fn take_traced(&mut self) -> Option<u16> {
+        let reader = self.trace.as_mut()?;
+        let len = reader.next()?.len;
+        reader.take();
+        self.left_frames -= 1;
+        self.plan_traced();
+        Some(len)
+    }
+}
+
 impl Receiver {
     /// The number of the first frame that has not arrived.
     fn expected(&self) -> u64 {
@@ -592,6 +655,7 @@ mod tests {
             rate_bps: 1_000_000_000,
             pattern: Pattern::Constant,
             sizes: None,
+            trace: None,
             start: Start::At(0),
             stop_ns: 2_000_000,
             ecn: false,

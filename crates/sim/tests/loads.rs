@@ -15,6 +15,7 @@ fn star(hosts: usize, duration: &str, traffic: &str) -> Scenario {
     );
     let mut load = |path: &str| match path {
         "two.txt" => Ok("1000 50\n1000 50\n9000 50\n9000 100\n".to_owned()),
+        "frames.csv" => Ok("0,60\n1000,1000,2\n1500,1500\n".to_owned()),
         _ => Err(format!("{path} is not there")),
     };
     parse("test.toml", &text, &mut load).unwrap_or_else(|mistakes| {
@@ -49,6 +50,36 @@ fn messages_have_exactly_their_bytes() {
         let took = (message.to_ns - message.from_ns) as f64;
         assert!((took - message.ideal_ns).abs() <= 2.0, "{bytes}: {took}, {}", message.ideal_ns);
     }
+}
+
+/// Frames of 60, 1000, 1000 and 1500 bytes, of which the second has to wait for the first of its
+/// length, arrive at the switch to the nanosecond: 84 bytes at 100G take 6.72 ns.
+#[test]
+fn a_trace_has_the_times_and_lengths_of_its_file() {
+    let flow = "name = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nstart = \"10us\"\nframes = \"frames.csv\"";
+    let scenario = star(2, "1ms", &traffic(flow));
+    let mut simulation = Simulation::new(&scenario);
+    let link =
+        scenario.links.iter().position(|link| link.name.contains("h1–") || link.name.starts_with("h1"));
+    simulation.capture(link.expect("the link of h1"));
+    let mut seen = Vec::new();
+    simulation.run_until(scenario.duration_ns, &mut |frame| seen.push((frame.at_ns, frame.len)));
+    assert_eq!(seen, [(10_006, 60), (11_081, 1000), (11_163, 1000), (11_621, 1500)]);
+    let outcome = simulation.finish();
+    assert_eq!((outcome.traffic[0].received_frames, outcome.traffic[0].received_bytes), (4, 3560));
+    assert!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
+}
+
+/// Frames that are due while their sender is paused are sent when the pause ends.
+#[test]
+fn frames_of_a_trace_wait_while_their_sender_is_paused() {
+    let flow = "name = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nstart = \"10us\"\nframes = \"frames.csv\"";
+    let other = "name = \"full\"\nfrom = \"h3\"\nto = \"h2\"\nstop = \"500us\"";
+    let storm = "[[fault]]\nat = \"0s\"\nstorm = \"h2\"\npriorities = [3]\nfor = \"600us\"\n";
+    let text = format!("{}{}{storm}", traffic(flow), traffic(other));
+    let outcome = run(&star(3, "1ms", &text));
+    assert_eq!(named(&outcome, "t").received_frames, 4);
+    assert_eq!(named(&outcome, "full").lost_frames, 0);
 }
 
 /// Half of the messages have 1000 bytes, half 9000, at the mean rate that `load` says.

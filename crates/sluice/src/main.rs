@@ -197,7 +197,7 @@ const EXAMPLES: [(&str, &str); 26] = [
     ("advise", "  sluice advise config/scenarios/incast-dcqcn.toml --duration 2ms"),
     (
         "twin",
-        "  sluice twin twin --burst 64000\n  sluice twin incident --counters counters.json --config switch.toml",
+        "  sluice twin twin --burst 64000\n  sluice twin incident --counters counters.json --config switch.toml\n  sluice twin loss --recording loss.sluice --config switch.toml --from 2.5s --to 2.6s",
     ),
     ("completions", "  sluice completions bash"),
     (

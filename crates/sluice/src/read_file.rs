@@ -19,11 +19,19 @@ pub enum Text {
 /// # Errors
 /// The file cannot be read, or is not text.
 pub fn read(file: &Path) -> io::Result<Text> {
+    read_at_most(file, MAX_FILE_BYTES)
+}
+
+/// Reads a file of at most `most_bytes`.
+///
+/// # Errors
+/// The file cannot be read, or is not text.
+pub fn read_at_most(file: &Path, most_bytes: u64) -> io::Result<Text> {
     let file = File::open(file)?;
     let size = file.metadata()?;
     let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
+    file.take(most_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most_bytes {
         return Ok(Text::TooLong(size.is_file().then_some(size.len())));
     }
     let text = String::from_utf8(bytes);

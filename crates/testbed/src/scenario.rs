@@ -98,6 +98,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Unfit> {
             Pattern::Poisson { .. } => Some("Poisson"),
             Pattern::Incast { .. } => Some("incast"),
             Pattern::Collective { .. } => Some("a collective"),
+            Pattern::Trace => Some("a trace"),
         };
         if let Some(kind) = kind {
             return unfit(

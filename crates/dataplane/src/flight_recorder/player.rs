@@ -8,6 +8,7 @@ use bytes::{Buf, Bytes};
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};
 
 use super::error::Error;
+use super::offered::Offered;
 use crate::flight_recorder::recorder::{CONTROL_BYTES, TUNNEL_HEADER_BYTES, header_bytes, is_control};
 
 /// Bytes per frame that the replay stores: those that the switch reads, and a PFC frame that the
@@ -143,6 +144,7 @@ impl Player {
         now: Instant,
         forwards: bool,
         rest: &mut Bytes,
+        mut offered: Option<&mut Offered>,
     ) -> Result<u64, Error> {
         let free_frames = rest.try_get_u32_le()? as usize;
         let frames = rest.try_get_u16_le()?;
@@ -163,7 +165,11 @@ impl Player {
             }
             let with_priority = self.switch.settings().ports[port].classify.queue_is_priority;
             let priority = if with_priority { Some(rest.try_get_u8()?) } else { None };
-            arrivals.push(self.switch.parse(port, RxDesc { frame, len, priority }, bytes));
+            let arrival = self.switch.parse(port, RxDesc { frame, len, priority }, bytes);
+            if let (Some(offered), true) = (&mut offered, forwards) {
+                offered.note(&self.switch, &arrival, bytes, now);
+            }
+            arrivals.push(arrival);
         }
         self.memory.free_frames = free_frames;
         if forwards {

@@ -20,6 +20,7 @@ use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
 use crate::flight_recorder::error::Error;
+use crate::flight_recorder::offered::Offered;
 use crate::flight_recorder::player::Player;
 use crate::flight_recorder::recorder::{ANY, EntryKind, TITLE, VERSION};
 use crate::flight_recorder::segments::{ENTRIES, STATE};
@@ -70,6 +71,8 @@ pub struct Replay<R> {
     /// The last snapshot that the daemon requested.
     requested: Option<Snapshot>,
     totals: Totals,
+    /// What was offered since it was last taken, if it is collected.
+    offered: Option<Offered>,
 }
 
 /// State of a switch, as it is read.
@@ -98,6 +101,7 @@ impl<R: Read> Replay<R> {
             events: Default::default(),
             requested: None,
             totals: Totals::default(),
+            offered: None,
         })
     }
 
@@ -125,6 +129,17 @@ impl<R: Read> Replay<R> {
             self.step(reported)?;
         }
         Ok(())
+    }
+
+    /// Returns what was offered since the last call, and collects it from now on. Nothing is
+    /// collected before the first call.
+    pub fn take_offered(&mut self) -> Offered {
+        self.offered.replace(Offered::default()).unwrap_or_default()
+    }
+
+    /// Returns the settings of the switch. Returns `None` before the first checkpoint.
+    pub fn settings(&self) -> Option<&SwitchSettings> {
+        self.player.as_ref().map(|player| player.switch.settings())
     }
 
     /// Returns the progress so far.
@@ -272,7 +287,7 @@ impl<R: Read> Replay<R> {
         match tag {
             EntryKind::Completed => player.complete(port, now, rest),
             EntryKind::Received => {
-                let frames = player.receive(port, now, self.forwards, rest)?;
+                let frames = player.receive(port, now, self.forwards, rest, self.offered.as_mut())?;
                 self.totals.received_frames += frames;
                 Ok(())
             }
@@ -375,6 +390,9 @@ impl<R: Read> Replay<R> {
 
     fn turn(&mut self) -> Result<(), Error> {
         self.now = Instant(self.remaining.try_get_u64_le()?);
+        if let Some(offered) = &mut self.offered {
+            offered.begin_iteration(self.now);
+        }
         let switch = &mut self.player.as_mut().ok_or_else(no_checkpoint)?.switch;
         self.events.extend(switch.drain_events());
         if self.events.len() > MAX_EVENTS_AHEAD {

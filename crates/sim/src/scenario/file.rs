@@ -104,6 +104,13 @@
 //! bytes = "1M"
 //! stop = "9ms"
 //!
+//! [[traffic]]
+//! name = "recorded"
+//! from = "h1"
+//! to = "h2"
+//! pattern = "trace"                # frames at the times and with the lengths of a file
+//! frames = "frames.csv"            # lines of ns since the start, bytes and optionally frames
+//!
 //! [[route]]                        # a static entry, which overrides `forwarding`
 //! switch = "leaf2"
 //! to     = "h1"

@@ -7,6 +7,7 @@
 mod acks;
 pub(crate) mod collective;
 pub(crate) mod sizes;
+pub(crate) mod trace;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use super::tables::{entries, required};
 use super::types::{AckSettings, Collective, Pattern, Start, Traffic};
 use acks::{AckTable, read_rule};
 use sizes::SizeTable;
+use trace::FrameTrace;
 use wire::random::Random;
 
 /// The most traffics of a file.
@@ -76,6 +78,7 @@ enum PatternKind {
     Incast,
     AllReduce,
     AllToAll,
+    Trace,
 }
 
 impl PatternKind {
@@ -91,7 +94,7 @@ const ALGORITHMS: [(&str, Collective); 3] = [
     ("halving-doubling", Collective::HalvingDoubling),
 ];
 
-const KINDS: [(&str, PatternKind); 7] = [
+const KINDS: [(&str, PatternKind); 8] = [
     ("constant", PatternKind::Constant),
     ("on-off", PatternKind::OnOff),
     ("finite", PatternKind::Finite),
@@ -99,6 +102,7 @@ const KINDS: [(&str, PatternKind); 7] = [
     ("incast", PatternKind::Incast),
     ("all-reduce", PatternKind::AllReduce),
     ("all-to-all", PatternKind::AllToAll),
+    ("trace", PatternKind::Trace),
 ];
 
 /// Which senders and receivers are pairs.
@@ -115,6 +119,7 @@ struct PatternTable {
     off_ns: Option<Nanos>,
     bytes: Option<u64>,
     sizes: Option<SizeTable>,
+    trace: Option<FrameTrace>,
     algorithm: Collective,
     every_ns: Option<Nanos>,
 }
@@ -171,6 +176,7 @@ impl TrafficTable {
         let rate = section.item("rate").and_then(|item| speed(item, report));
         let share = section.item("load").and_then(|item| decimal(item, 0.0001..=1.0, report));
         let pattern = PatternTable::read(&mut section, load, report);
+        pattern.rejects_settings(&section, report);
         let (flows, ranks) = match pattern.kind.is_collective() {
             true => read_ranks(&mut section, &pattern, nodes, most_flows, report),
             false => (read_flows(&mut section, nodes, most_flows, random, report), Vec::new()),
@@ -203,7 +209,7 @@ impl TrafficTable {
 
     /// True if the traffic consists of messages that have a last byte.
     pub(super) fn has_messages(&self) -> bool {
-        !matches!(self.pattern.kind, PatternKind::Constant | PatternKind::OnOff)
+        !matches!(self.pattern.kind, PatternKind::Constant | PatternKind::OnOff | PatternKind::Trace)
     }
 
     /// Rejects HPCC where switches flood: each copy would add its records to those of the frame.
@@ -223,7 +229,15 @@ impl TrafficTable {
 
     /// Returns the length of its frames on paths with this MTU.
     pub(super) fn longest_frame(&self, mtu_bytes: u16) -> u16 {
-        self.frame_bytes.as_ref().map_or(FRAME_BYTES.min(mtu_bytes), |bytes| bytes.value)
+        let of_trace = self.pattern.trace.as_ref().map(FrameTrace::longest_frame);
+        let set = of_trace.or(self.frame_bytes.as_ref().map(|bytes| bytes.value));
+        set.unwrap_or(FRAME_BYTES.min(mtu_bytes))
+    }
+
+    /// Returns the length of its frames, if it is set, with its span.
+    pub(super) fn set_frame_bytes(&self) -> Option<(u16, &SettingSpan)> {
+        let of_trace = self.pattern.trace.as_ref().map(|trace| (trace.longest_frame(), &self.location));
+        of_trace.or(self.frame_bytes.as_ref().map(|bytes| (bytes.value, &bytes.location)))
     }
 
     /// True if all of the traffic has arrived at some time.
@@ -263,6 +277,7 @@ impl TrafficTable {
             rate_bps,
             pattern,
             sizes: self.pattern.sizes.map(Arc::new),
+            trace: self.pattern.trace.map(Arc::new),
             start: if after.is_empty() { Start::At(self.start_ns) } else { Start::After(after) },
             stop_ns: self.stop_ns,
             ecn: self.ecn,
@@ -303,11 +318,15 @@ impl PatternTable {
         const SIZES: &str = "write \"web-search\", or the path of a file";
         let sizes = section.item("sizes").and_then(|item| text(item, SIZES, report));
         let sizes = sizes.and_then(|path| sizes::read(&path, load, report));
+        const FRAMES: &str = "write the path of a file";
+        let frames = section.item("frames").and_then(|item| text(item, FRAMES, report));
+        let trace = frames.and_then(|path| trace::read(&path, load, report));
         let algorithm = section.choice("algorithm", &ALGORITHMS, report).map(|choice| choice.value);
         let every = duration(section, "every", report);
         let kind = match &pattern {
             Some(pattern) => pattern.value,
             None if section.has("bytes") => PatternKind::Finite,
+            None if section.has("frames") => PatternKind::Trace,
             None => PatternKind::Constant,
         };
         // If the pattern could not be read, its required settings are unknown.
@@ -324,7 +343,18 @@ impl PatternTable {
                 _ => algorithm.unwrap_or(Collective::Ring),
             },
             sizes,
+            trace,
             every_ns: every.map(|every| every.value),
+        }
+    }
+
+    /// Rejects settings whose values the file of a trace has.
+    fn rejects_settings(&self, section: &TableReader, report: &mut Diagnostics) {
+        for setting in ["rate", "load", "frame_bytes"] {
+            if let (PatternKind::Trace, Some(location)) = (self.kind, section.location_of(setting)) {
+                let what = "has no effect with the pattern \"trace\": its file has all times and lengths";
+                report.add(&location, what, "leave it out");
+            }
         }
     }
 
@@ -341,20 +371,22 @@ impl PatternTable {
             PatternKind::AllReduce | PatternKind::AllToAll => {
                 Pattern::Collective { bytes, collective: self.algorithm }
             }
+            PatternKind::Trace => Pattern::Trace,
         }
     }
 }
 
 /// Checks that the settings which the pattern requires are present, and no others.
 fn check_settings(kind: PatternKind, section: &TableReader, report: &mut Diagnostics) {
-    use PatternKind::{AllReduce, AllToAll, Finite, Incast, OnOff, Poisson};
-    const SETTINGS: [(&str, &str, &[PatternKind]); 6] = [
+    use PatternKind::{AllReduce, AllToAll, Finite, Incast, OnOff, Poisson, Trace};
+    const SETTINGS: [(&str, &str, &[PatternKind]); 7] = [
         ("on", "\"10us\"", &[OnOff]),
         ("off", "\"30us\"", &[OnOff]),
         ("bytes", "\"1M\"", &[Finite, Incast, Poisson, AllReduce, AllToAll]),
         ("every", "\"1ms\"", &[Incast]),
         ("sizes", "\"web-search\"", &[Poisson]),
         ("algorithm", "\"ring\"", &[AllReduce]),
+        ("frames", "\"frames.csv\"", &[Trace]),
     ];
     // A Poisson message is a frame by default, and an all-reduce a ring.
     const OPTIONAL: [(&str, PatternKind); 3] =
@@ -681,7 +713,7 @@ fn circle_from(start: usize, next: &[Vec<usize>]) -> Option<Vec<usize>> {
 fn messages(pattern: Pattern, rate_bps: u64, time_ns: Nanos) -> u128 {
     match pattern {
         // The steps of a collective are limited with its ranks.
-        Pattern::Constant | Pattern::OnOff { .. } | Pattern::Collective { .. } => 0,
+        Pattern::Constant | Pattern::OnOff { .. } | Pattern::Collective { .. } | Pattern::Trace => 0,
         Pattern::Finite { .. } => 1,
         Pattern::Poisson { bytes } => {
             u128::from(rate_bps) * u128::from(time_ns) / (8_000_000_000 * u128::from(bytes))

@@ -11,6 +11,7 @@ use endpoint::transport::TransportSettings;
 use switch::{Nanos, SwitchSettings};
 
 pub use super::traffic::sizes::SizeTable;
+pub use super::traffic::trace::{FrameTrace, TraceRun};
 
 /// All settings of a scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,6 +218,8 @@ pub struct Traffic {
     pub pattern: Pattern,
     /// Sizes of Poisson messages, if they vary.
     pub sizes: Option<Arc<SizeTable>>,
+    /// Frames of a trace, if the pattern is that.
+    pub trace: Option<Arc<FrameTrace>>,
     /// When the traffic begins.
     pub start: Start,
     /// No frame is due at or after this. For Poisson and incast traffic, no message is ready at or
@@ -282,6 +285,8 @@ pub enum Pattern {
         /// Kind and algorithm.
         collective: Collective,
     },
+    /// Each frame at the time, and with the length, that a file has.
+    Trace,
 }
 
 /// Kind and algorithm of a collective.

@@ -126,11 +126,11 @@ fn path_limit(
     let frame_bytes = traffic.longest_frame(all.mtu_bytes);
     let longest_ns = paths.iter().map(|path| base_rtt_ns(links, path, frame_bytes)).max();
     traffic.rejects_rtt_below(longest_ns.unwrap_or(0), report);
-    if let (Some(bytes), Some(link)) = (&traffic.frame_bytes, narrowest)
-        && bytes.value > all.mtu_bytes
+    if let (Some((bytes, location)), Some(link)) = (traffic.set_frame_bytes(), narrowest)
+        && bytes > all.mtu_bytes
     {
-        let what = format!("{} bytes are more than the MTU of {link}, {}", bytes.value, all.mtu_bytes);
-        report.add(&bytes.location, what, "send shorter frames, or raise the link's mtu");
+        let what = format!("{bytes} bytes are more than the MTU of {link}, {}", all.mtu_bytes);
+        report.add(location, what, "send shorter frames, or raise the link's mtu");
     }
     all
 }

@@ -53,6 +53,7 @@ pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u
         rate_bps: u64::MAX >> 8,
         pattern: Pattern::Constant,
         sizes: None,
+        trace: None,
         start: Start::At(0),
         stop_ns: u64::MAX >> 20,
         ecn: false,

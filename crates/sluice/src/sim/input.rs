@@ -44,6 +44,11 @@ impl RunError {
 /// The name of a configuration ends so if it is a CONFIG_DB of SONiC.
 const SONIC: &str = ".json";
 
+/// The name of a file of frames, or of sizes, ends so.
+const TABLE: &str = ".csv";
+/// The most bytes of such a file: 16 million frames in lines of 16 bytes.
+const MAX_TABLE_BYTES: u64 = 256 << 20;
+
 /// Reads a scenario with other values of some settings; paths of configurations are relative to its
 /// folder. A CONFIG_DB of SONiC is imported; the settings of the result may have other values.
 pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
@@ -71,11 +76,18 @@ pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
     }
 }
 
-/// Returns the text of a configuration that a scenario names, imported if it is one of SONiC.
+/// Returns the text of a file that a scenario names; a configuration of SONiC is imported.
 ///
 /// # Errors
 /// It cannot be read, or not imported.
 pub fn device(folder: &Path, config: &str) -> Result<String, String> {
+    if config.ends_with(TABLE) {
+        return match read_file::read_at_most(&folder.join(config), MAX_TABLE_BYTES) {
+            Ok(Text::Whole(text)) => Ok(text),
+            Ok(Text::TooLong(_)) => Err(format!("it has more than {} MiB", MAX_TABLE_BYTES >> 20)),
+            Err(error) => Err(error.to_string()),
+        };
+    }
     match read_file::read(&folder.join(config)) {
         Ok(Text::Whole(text)) if is_sonic(config) => import::of_sonic(&text),
         Ok(Text::Whole(text)) => Ok(text),

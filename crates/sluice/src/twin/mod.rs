@@ -1,26 +1,35 @@
-//! `sluice twin`: a running switch, or the counters of an incident, as a scenario of the simulator.
+//! `sluice twin`: a running switch, or the counters or a recording of an incident, as a scenario of
+//! the simulator.
 //!
 //! Rule: the scenario has the switch's configuration, a host on each port, and as traffic what each
 //! port was offered between two readings of the counters, by priority. Counters do not say where
 //! frames went: each port and priority is divided among the other ports in proportion to what the
-//! queues of that priority were offered there.
+//! queues of that priority were offered there. Of a recording each frame is known, with its time.
 
+#[cfg(test)]
+mod agreement;
 mod counters;
+mod recording;
 mod scenario;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use config::Config;
 use config::read::toml_document::too_long;
 use control::Client;
+use host::units::duration_ns;
+use serde_json::json;
 
 use crate::exit::misuse;
 use crate::new_file::write_files;
 use crate::output;
 use crate::read_file::{self, Text};
 use crate::show;
+use crate::sim::format::time;
 use crate::socket::Daemon;
 use counters::Counters;
 
@@ -43,15 +52,28 @@ pub struct Arguments {
     /// twice or more, or with --watch.
     #[arg(long, value_name = "FILE", requires = "config")]
     counters: Option<PathBuf>,
+    /// A recording of an incident instead of counters: what `sluice record` wrote. The scenario has
+    /// each frame, with the time and the length that were recorded.
+    #[arg(long, value_name = "FILE", requires = "config", conflicts_with_all = ["counters", "interval", "samples", "burst"])]
+    recording: Option<PathBuf>,
     /// The configuration that the switch had then.
-    #[arg(long, value_name = "FILE", requires = "counters")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Begin this time after the recording's beginning, as in 2.5s or 1200us.
+    #[arg(long, value_name = "TIME", value_parser = duration_ns, requires = "recording")]
+    from: Option<u64>,
+    /// End this time after the recording's beginning.
+    #[arg(long, value_name = "TIME", value_parser = duration_ns, requires = "recording")]
+    to: Option<u64>,
     /// Offer bursts of this many bytes at random times instead of frames at equal distances.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(64..=1_000_000_000))]
     burst: Option<u64>,
     /// Replace the files if they exist.
     #[arg(long)]
     force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
@@ -59,6 +81,15 @@ const AFTER_HELP: &str = "\
 A host is on each port that is up, over a cable as the configuration has it. What a sender was
 paused for was not offered, and is not in the traffic. Flows below 1 Mbit/s are left out. Averages
 have no bursts: --burst gives them some.
+
+A recording has each frame, and the pauses by peers. With other thresholds the same frames are
+offered at the same times: a sender that was paused would have sent earlier or later then, and one
+that reacts to losses or marks otherwise, which no recording has. Flooded frames, frames lost
+before they reached the switch, and what was queued at the beginning are left out.
+
+JSON: scenario, ports, flows, duration_ns; of a recording also frames, earliest_ns (how much before
+its recorded time a frame arrives at most, as links carry frames one by one), notes[] (what is not
+in the scenario), and differences[] (recorded settings → those of --config).
 
 Then: sluice sim DIR/scenario.toml --set switch.toml:KEY=VALUE, or sluice advise DIR/scenario.toml.";
 
@@ -71,36 +102,107 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Writes the scenario and its configuration.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    match (&arguments.recording, &arguments.config) {
+        (Some(file), Some(config)) => of_recording(arguments, file, config),
+        (None, Some(_)) if arguments.counters.is_none() => {
+            misuse("--config is for --counters or --recording: a daemon has its own")
+        }
+        _ => of_counters(arguments),
+    }
+}
+
+/// Writes the scenario of a recording.
+fn of_recording(arguments: &Arguments, file: &Path, config_file: &Path) -> Result<()> {
+    let name = config_file.display().to_string();
+    let text = whole(config_file)?;
+    let config = parse_config(&name, &text)?;
+    let incident = recording::read(file, arguments.from.unwrap_or(0), arguments.to)?;
+    let differences = recording::differences(&incident, &config, &name)?;
+    let title = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let twin = trace::text(&incident, &config, &title).map_err(|why| anyhow!(why))?;
+    accepted(&twin.scenario, (&text, &twin.files), "take a shorter part with --from and --to")?;
+    for line in &differences {
+        eprintln!("sluice: recorded with other settings than those of {name}: {line}");
+    }
+    twin.notes.iter().for_each(|line| eprintln!("sluice: {line}"));
+    let path = write(arguments, &twin.scenario, (&text, &twin.files))?;
+    let (ports, flows, frames) = (twin.ports, twin.files.len(), twin.frames);
+    if arguments.json {
+        let answer = json!({
+            "scenario": path, "ports": ports, "flows": flows, "duration_ns": twin.duration_ns, "frames": frames,
+            "earliest_ns": twin.earliest_ns, "notes": twin.notes, "differences": differences,
+        });
+        return output::print(&output::json(&answer, true)?);
+    }
+    let (frames, early) = (output::grouped(frames as u64), time(twin.earliest_ns));
+    output::print(&format!(
+        "{path}: {ports} ports, {flows} flows, {frames} frames in {}; each arrives when it was recorded, or up to \
+         {early} earlier",
+        time(incident.duration_ns())
+    ))
+}
+
+/// Writes the scenario of a daemon, or of counters.
+fn of_counters(arguments: &Arguments) -> Result<()> {
     let (text, counters) = match (&arguments.counters, &arguments.config) {
         (Some(file), Some(config)) => (whole(config)?, read(file)?),
         _ => arguments.daemon.talk(async |client| of_daemon(arguments, client).await)?,
     };
-    let config = config::parse("switch.toml", &text).map_err(|errors| {
-        eprintln!("{:?}", miette::Report::new(errors));
-        anyhow!("the configuration of the switch is not accepted")
-    })?;
+    let config = parse_config("switch.toml", &text)?;
     if counters.len() < 2 {
         return misuse("one reading of the counters says nothing of rates: two or more are needed");
     }
     let intervals = counters::intervals(&counters, &config.switch).map_err(|why| anyhow!(why))?;
     let scenario = scenario::text(&counters, &intervals, &config.switch, arguments.burst);
     let scenario = scenario.map_err(|why| anyhow!(why))?;
-    accepted(&scenario.text, &text)?;
+    accepted(&scenario.text, (&text, &[]), "take fewer samples or a longer interval")?;
+    let path = write(arguments, &scenario.text, (&text, &[]))?;
+    let (ports, flows) = (scenario.ports, scenario.flows);
+    if arguments.json {
+        let duration_ns = intervals.last().map_or(0, |interval| interval.stop_ns);
+        let answer = json!({"scenario": path, "ports": ports, "flows": flows, "duration_ns": duration_ns});
+        return output::print(&output::json(&answer, true)?);
+    }
+    output::print(&format!("{path}: {ports} ports, {flows} flows"))
+}
+
+/// Parses the configuration of the switch.
+fn parse_config(name: &str, text: &str) -> Result<Config> {
+    config::parse(name, text).map_err(|errors| {
+        eprintln!("{:?}", miette::Report::new(errors));
+        anyhow!("the configuration of the switch is not accepted")
+    })
+}
+
+/// Writes the scenario, its configuration and its files into the folder. Returns the path of the
+/// scenario.
+fn write(
+    arguments: &Arguments,
+    scenario: &str,
+    (config, files): (&str, &[(String, String)]),
+) -> Result<String> {
     let folder = &arguments.folder;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let [file, switch] = ["scenario.toml", "switch.toml"].map(|name| folder.join(name));
-    write_files(&[(&switch, &text), (&file, &scenario.text)], arguments.force)?;
-    output::print(&format!("{}: {} ports, {} flows", file.display(), scenario.ports, scenario.flows))
+    let paths: Vec<PathBuf> = files.iter().map(|(name, _)| folder.join(name)).collect();
+    let mut all: Vec<(&Path, &str)> = vec![(&switch, config)];
+    all.extend(paths.iter().zip(files).map(|(path, (_, text))| (path.as_path(), text.as_str())));
+    all.push((&file, scenario));
+    write_files(&all, arguments.force)?;
+    Ok(file.display().to_string())
 }
 
-/// Fails if the simulator does not accept a scenario.
-fn accepted(scenario: &str, config: &str) -> Result<()> {
-    let parsed = sim::scenario::parse("scenario.toml", scenario, &mut |_| Ok(config.to_owned()));
+/// Fails with `cure` if the simulator does not accept a scenario.
+fn accepted(scenario: &str, (config, files): (&str, &[(String, String)]), cure: &str) -> Result<()> {
+    let mut load = |name: &str| {
+        let file = files.iter().find(|(file, _)| file == name);
+        Ok(file.map_or(config, |(_, text)| text.as_str()).to_owned())
+    };
+    let parsed = sim::scenario::parse("scenario.toml", scenario, &mut load);
     let Err(mistakes) = parsed else { return Ok(()) };
     let first = mistakes.iter().flat_map(|file| file.list()).next();
     bail!(
-        "the simulator does not accept what was measured: {}; if that is too much or too long, take fewer \
-         samples or a longer interval",
+        "the simulator does not accept what was measured: {}; if that is too much or too long, {cure}",
         first.map(ToString::to_string).unwrap_or_default()
     )
 }
@@ -182,10 +284,47 @@ mod tests {
             }
             text
         };
-        accepted(&of("1ms", 2), ports).unwrap();
+        const CURE: &str = "take fewer samples or a longer interval";
+        accepted(&of("1ms", 2), (ports, &[]), CURE).unwrap();
         for wrong in [of("1001s", 2), of("1ms", 5000)] {
-            let error = accepted(&wrong, ports).unwrap_err().to_string();
+            let error = accepted(&wrong, (ports, &[]), CURE).unwrap_err().to_string();
             assert!(error.ends_with("take fewer samples or a longer interval"), "{error}");
+        }
+    }
+
+    /// The files are written once, read by the simulator, and replaced on request only.
+    #[test]
+    fn a_recording_becomes_files_that_the_simulator_reads() {
+        #[derive(clap::Parser)]
+        struct CommandLine {
+            #[command(flatten)]
+            twin: Arguments,
+        }
+        let (folder, recording) = agreement::record();
+        let [config, out] = ["device.toml", "out"].map(|name| folder.path().join(name));
+        std::fs::write(&config, agreement::CONFIG).unwrap();
+        let [config, out, recording] = [config, out, recording].map(|path| path.display().to_string());
+        let twin = |options: &[&str]| {
+            let line = ["twin", &out, "--recording", &recording].into_iter().chain(options.iter().copied());
+            let line =
+                <CommandLine as clap::Parser>::try_parse_from(line).map_err(|error| error.to_string())?;
+            run(&line.twin).map_err(|error| format!("{error:#}"))
+        };
+        twin(&["--config", &config]).unwrap();
+        let scenario = crate::sim::input::read(&Path::new(&out).join("scenario.toml"), &[]).unwrap();
+        assert_eq!((scenario.traffic.len(), scenario.links.len(), scenario.faults.len()), (4, 3, 1));
+        let frames = |traffic: &sim::scenario::Traffic| traffic.trace.as_ref().unwrap().frames();
+        assert_eq!(scenario.traffic.iter().map(frames).sum::<u64>(), 2601);
+        assert!(twin(&["--config", &config]).is_err(), "the files are there");
+        twin(&["--config", &config, "--force", "--json", "--to", "5ms"]).unwrap();
+        for (options, what) in [
+            (&[][..], "--config <FILE>"),
+            (&["--config", &config, "--counters", "x"], "cannot be used with"),
+            (&["--config", &config, "--burst", "64000"], "cannot be used with"),
+            (&["--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
+        ] {
+            let refused = twin(options).unwrap_err();
+            assert!(refused.contains(what), "{refused}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 use crate::buffer::pool::Pool;
 use crate::forwarding::fdb::FdbPage;
+use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::FrameId;
 use crate::frame::meta::{FdbKey, FrameMeta};
 use crate::monitor::counters::{GroupSnapshot, PortSnapshot, Snapshot};
@@ -57,6 +58,22 @@ impl Switch {
         for (number, port) in ports.iter().enumerate() {
             port.static_addresses.iter().for_each(|address| self.set_static(*address, number));
         }
+    }
+
+    /// Returns the port that the FDB has for the destination of a received frame, before anything
+    /// else is decided; `None` for a frame that is flooded, or not forwarded at all.
+    pub fn destination_of(&self, arrival: &RxFrame, now: Instant) -> Option<usize> {
+        if arrival.disposition != Disposition::Data || arrival.dst.is_group() {
+            return None;
+        }
+        let dst = match &self.vlans {
+            Some(vlans) => {
+                let vid = vlans.vid_of_frame(arrival.meta.port(), arrival.first_tag.customer_vid())?;
+                arrival.dst.in_vlan(vid)
+            }
+            None => arrival.dst,
+        };
+        self.fdb.lookup(dst, now)
     }
 
     /// Reads the next part of the FDB.

@@ -1,0 +1,88 @@
+//! What the ports of a recorded switch were offered: each received frame with its port, its
+//! destination and its class, and the pauses that peers requested.
+//!
+//! Rule: a frame is offered at the start of the iteration that received it, which is the time that
+//! the switch reckons with. Its destination is the port that the FDB had for it then, whether the
+//! frame was dropped or not. Frames that were lost below the switch, as in a ring that was full, are
+//! not in a recording. Source: docs/simulator.md, "Twins".
+
+use switch::frame::meta::QosClass;
+use switch::{Disposition, Instant, RxFrame, Switch};
+use wire::ip::Ecn;
+use wire::pause::{Control, decode};
+
+/// A data frame that a port received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfferedFrame {
+    /// Start of the iteration that received it.
+    pub at: Instant,
+    /// The port that received it.
+    pub from: u8,
+    /// The port of its destination; `None` if it was flooded.
+    pub to: Option<u8>,
+    /// Length in bytes without FCS, as received.
+    pub len: u16,
+    /// How the switch classified it.
+    pub class: QosClass,
+    /// DSCP; `None` if it is not an IP packet.
+    pub dscp: Option<u8>,
+    /// True if its sender supports ECN.
+    pub is_ect: bool,
+}
+
+/// A MAC control frame that a port received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceivedPause {
+    /// Start of the iteration that received it.
+    pub at: Instant,
+    /// The port that received it.
+    pub port: u8,
+    /// Its content.
+    pub control: Control,
+}
+
+/// What was offered in a part of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Offered {
+    /// The data frames, in the order in which they were received.
+    pub frames: Vec<OfferedFrame>,
+    /// The pauses, in the order in which they were received.
+    pub pauses: Vec<ReceivedPause>,
+    /// Frames that no bridge forwards: invalid ones, and LLDP.
+    pub not_forwarded_frames: u64,
+    /// Nanoseconds from each iteration that received frames to the next.
+    pub busy_intervals_ns: Vec<u64>,
+    /// Start of the last iteration, if it received frames.
+    busy_since: Option<Instant>,
+}
+
+impl Offered {
+    /// Notes a frame that `switch` is about to receive on `port`, with its recorded bytes.
+    pub(super) fn note(&mut self, switch: &Switch, arrival: &RxFrame, bytes: &[u8], at: Instant) {
+        self.busy_since = Some(at);
+        let port = arrival.meta.in_port;
+        match arrival.disposition {
+            Disposition::Data => self.frames.push(OfferedFrame {
+                at,
+                from: port,
+                to: switch.destination_of(arrival, at).map(|port| port as u8),
+                len: arrival.meta.len,
+                class: arrival.meta.class,
+                dscp: arrival.meta.ds_field.map(|field| field.dscp(bytes)),
+                is_ect: arrival.ecn != Ecn::NotEct,
+            }),
+            Disposition::Control => {
+                let pause = decode(bytes).map(|control| ReceivedPause { at, port, control });
+                self.pauses.extend(pause);
+            }
+            _ => self.not_forwarded_frames += 1,
+        }
+    }
+
+    /// Notes the start of an iteration.
+    pub(super) fn begin_iteration(&mut self, now: Instant) {
+        if let Some(since) = self.busy_since.take() {
+            self.busy_intervals_ns.push(now.since(since));
+        }
+    }
+}
