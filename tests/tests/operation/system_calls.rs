@@ -63,8 +63,8 @@ fn an_awake_loop_only_sends() -> Result<()> {
         let made = calls.remove(&call).unwrap_or_default();
         ensure!(made <= sleeps + 1, "{made} calls of number {call}, {sleeps} sleeps");
     }
-    // A snapshot has the kernel's statistics of each socket, and they are read for nothing else. The
-    // count can begin and end amid a snapshot.
+    // A snapshot has the kernel's statistics of each socket, and they are read for nothing else.
+    // The count can begin and end amid a snapshot.
     let (reads, least, most) =
         (of_statistics.values().sum::<u64>(), of_statistics.values().min(), of_statistics.values().max());
     let each_alike = least.zip(most).is_some_and(|(least, most)| most - least <= 2);
