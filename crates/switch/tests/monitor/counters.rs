@@ -2,7 +2,7 @@
 
 use switch::monitor::event_list::MAX_PENDING;
 use switch::settings::{DropLevel, Threshold};
-use switch::{DropReason, RefusedFrames};
+use switch::{DropReason, Event, RefusedFrames};
 use wire::mac::MacAddr;
 
 #[path = "../lab/mod.rs"]
@@ -84,4 +84,16 @@ fn reading_a_group_resets_its_peaks_since_the_last_read() {
     let read = [(); 2].map(|()| lab.switch.read_group(0, 3, lab.now));
     assert_eq!(read.map(|group| (group.received.frames, group.total.peak_read_cells)), [(2, 2), (2, 0)]);
     assert_eq!(lab.snapshot().ports[0].groups[3].total.peak_clear_cells, 2);
+}
+
+#[test]
+fn drops_of_the_kernel_are_reported_at_once_and_then_once_a_second() {
+    let mut lab = Lab::new(&settings(2, 0, 1000, 0));
+    lab.switch.drain_events().for_each(drop);
+    for (after_ns, frames) in [(0, 7), (1, 5), (999_999_998, 1), (1, 0)] {
+        lab.now = lab.now + after_ns;
+        lab.switch.kernel_dropped(0, frames, lab.now);
+    }
+    let events: Vec<_> = lab.switch.drain_events().map(|(_, event)| event).collect();
+    assert_eq!(events, [7, 6].map(|frames| Event::KernelDropped { port: 0, frames }));
 }

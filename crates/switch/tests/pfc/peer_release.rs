@@ -60,6 +60,11 @@ fn a_peer_is_released_before_its_port_goes_down() {
     assert!(!lab.switch.is_peer_released(0), "XON has not left");
     lab.complete(0, usize::MAX);
     assert!(lab.switch.is_peer_released(0));
+    // XON is repeated, and then the port has no work.
+    assert_eq!(sends(&mut lab, 1_000_000), [XON]);
+    lab.complete(0, usize::MAX);
+    assert_eq!(sends(&mut lab, 1_000_000), []);
+    assert_eq!(lab.switch.ports_with_work() & 1, 0);
 }
 
 /// The group is still in XOFF, which the next peer is sent at once, from the address that the port
