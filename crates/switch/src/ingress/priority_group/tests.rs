@@ -287,6 +287,37 @@ fn a_starved_group_waits_for_room_and_for_headroom() {
     assert_eq!(lossy.group.enter_starvation(4, &lossy.pools), None);
 }
 
+/// A frame of five cells, more than headroom has, waits for three shared cells however often the
+/// group is examined.
+#[test]
+fn a_starved_group_waits_for_the_frame_that_was_rejected() {
+    let mut lab = Lab::new(STATIC, true, 50);
+    let pools = &mut lab.pools;
+    pools.ingress[0].charge(50);
+    assert_eq!(lab.group.enter_starvation(5, pools), Some(XoffTransition::Xoff));
+    pools.ingress[0].release(2);
+    for _ in 0..3 {
+        assert_eq!(lab.group.update_xoff(false, pools), None);
+    }
+    pools.ingress[0].release(1);
+    assert_eq!(lab.group.update_xoff(false, pools), Some(XoffTransition::Xon));
+}
+
+/// Frames of the port that had the slot before may still wait elsewhere.
+#[test]
+fn a_group_inherits_the_cells_of_the_one_before() {
+    let mut lab = Lab::new(STATIC, true, 50);
+    lab.arrive(5);
+    lab.arrive(1);
+    let mut next = PriorityGroup::new(STATIC, FlowControlMode::Pfc, 100);
+    next.inherit_usage(&lab.group);
+    let [total, headroom] = {
+        let group = next.snapshot(&lab.pools, Instant(0));
+        [group.total, group.headroom].map(|level| (level.cells, level.peak_cells))
+    };
+    assert_eq!((total, headroom), ((6, 6), (1, 1)));
+}
+
 /// Others move the threshold of a group only if it holds shared cells, or waits for XON.
 #[test]
 fn which_groups_are_examined_each_iteration() {
