@@ -40,7 +40,7 @@ struct Arguments {
     /// Only every n-th mutant, from the k-th on.
     #[arg(long, value_name = "K/N", value_parser = shard_of)]
     shard: Option<(usize, usize)>,
-    /// Only what the last run missed.
+    /// Only what no run has noticed yet: missed, or not run.
     #[arg(long)]
     missed: bool,
     /// Only these test targets, as `watchdog`, beside the unit tests: a narrower run builds faster.
@@ -60,8 +60,8 @@ fn main() -> Result<()> {
     eprintln!("{} mutants", found.mutants.len());
     let mut known = read_results(&results);
     let numbers = 0..found.mutants.len();
-    // A change of the crate may make another mutant build, so only a further look at what was
-    // missed trusts the last run.
+    // A change of the crate may make another mutant build, so only a run that goes on with an
+    // earlier one trusts it.
     let not_built = |&mutant: &usize| {
         let outcome = known.get(&found.mutants[mutant].name);
         arguments.missed && outcome.is_some_and(|outcome| outcome == NOT_BUILT)
@@ -78,7 +78,7 @@ fn main() -> Result<()> {
         let name = &found.mutants[mutant].name;
         let shard = arguments.shard.is_none_or(|(part, parts)| mutant % parts == part);
         let only = arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part));
-        let missed = known.get(name).is_some_and(|outcome| outcome == "Missed" || outcome == "NotReached");
+        let missed = known.get(name).is_none_or(|outcome| outcome == "Missed" || outcome == "NotReached");
         shard && only && (missed || !arguments.missed)
     };
     let mutants: Vec<usize> = numbers.filter(|mutant| wanted(*mutant) && !dropped.contains(mutant)).collect();

@@ -53,7 +53,8 @@ impl Tree {
     pub fn build_library(&self, found: &Found, mut dropped: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         loop {
             let files = self.write(found, &dropped)?;
-            let output = self.cargo(&["build", "--lib"])?;
+            // With the features that dependencies have for tests, so that they are built once.
+            let output = self.cargo(&["test", "--no-run", "--lib"])?;
             let with_errors = mutants_with_errors(&output, &format!("crates/{}", self.package), &files);
             if output.iter().all(|message| message["message"]["level"] != "error") {
                 return Ok(dropped);

@@ -270,6 +270,14 @@ mod tests {
         );
     }
 
+    /// A batch of 64 cells, or the longest frame of 9238 bytes where cells are small.
+    #[test]
+    fn a_guest_may_still_send_what_an_iteration_reads() {
+        for (cell_bytes, cells) in [(64, 145), (208, 64), (256, 64)] {
+            assert_eq!(guest_cells(CellSize::new(cell_bytes)), cells, "cells of {cell_bytes}");
+        }
+    }
+
     /// Frames of each length in turn, the last of them shorter: none takes more, for the cells of
     /// chips and for small ones.
     #[test]

@@ -46,11 +46,34 @@ pub(crate) fn copies_needed(settings: &SwitchSettings) -> usize {
 mod tests {
     use super::*;
     use crate::buffer::cell::CellSize;
-    use crate::settings::{BridgeSettings, BufferSettings};
+    use crate::settings::{BridgeSettings, BufferSettings, PortSettings};
 
     fn settings_of(buffer: BufferSettings) -> SwitchSettings {
         let (bridge, alarms) = (BridgeSettings::default(), Default::default());
         SwitchSettings { buffer, bridge, usage_percent: 100, alarms, seed: 0, ports: Vec::new() }
+    }
+
+    #[test]
+    fn a_frame_takes_whole_chunks() {
+        let chunks = [0, 1, 1792, 1793, 3584, 3585].map(|len| chunks_of(len, 1792));
+        assert_eq!(chunks, [1, 1, 1, 2, 2, 3]);
+    }
+
+    /// 600 cells of the pools and 160 of 16 groups, each of up to two chunks, and 2 × (4 + 256)
+    /// frames that cells do not account for. Each frame may be queued as a copy at the other port.
+    #[test]
+    fn frames_of_two_ports() {
+        let mut settings = settings_of(BufferSettings {
+            cell_bytes: 1792,
+            total_cells: 700,
+            fixed_cells: 100,
+            headroom_cells: 200,
+            ..BufferSettings::default()
+        });
+        settings.ports = ["p0", "p1"].map(|name| PortSettings::new(name, None)).into();
+        settings.ports.iter_mut().flat_map(|port| &mut port.groups).for_each(|g| g.reserved_cells = 10);
+        assert_eq!(frames_needed(&settings, 1792), 760 * 2 + 520);
+        assert_eq!(copies_needed(&settings), 760);
     }
 
     /// Cells run out before memory does, whatever the lengths of frames. The test fills the buffer

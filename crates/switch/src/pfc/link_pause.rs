@@ -85,3 +85,24 @@ impl LinkPause {
         (episodes[LINK], paused_ns[LINK])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quantum at 10 Gbit/s takes 51.2 ns.
+    #[test]
+    fn a_link_is_paused_until_its_time_ends() {
+        let mut pause = LinkPause::new(10_000_000_000);
+        pause.apply(100, Instant(1_000));
+        assert_eq!(pause.ends_at(), Instant(1_000 + 5_120));
+        assert_eq!([6_119, 6_120].map(|at| pause.is_paused(Instant(at))), [true, false]);
+        assert_eq!(pause.history(Instant(9_000)), (1, 5_120));
+        pause.reconfigure(1_000_000_000, Instant(9_000));
+        pause.apply(100, Instant(10_000));
+        assert_eq!(pause.ends_at(), Instant(10_000 + 51_200));
+        pause.clear(Instant(11_000));
+        assert_eq!((pause.is_paused(Instant(11_000)), pause.ends_at()), (false, Instant::NEVER));
+        assert_eq!(pause.history(Instant(20_000)), (2, 5_120 + 1_000));
+    }
+}

@@ -263,6 +263,111 @@ mod tests {
         }
     }
 
+    /// An XOFF at `start_us`, and a peer that was silent for as long as given and then goes on.
+    fn pause_that_ends_early(response: &mut XoffResponse, start_us: u64, lasted_us: u64) {
+        response.sent(at(start_us));
+        response.left(at(start_us));
+        for us in [lasted_us, lasted_us + 150] {
+            response.on_frame(at(start_us + us), at(start_us + us));
+        }
+    }
+
+    /// Half of the response time is 150 µs: the peer must have been silent for longer, and then it
+    /// must go on for as long, to count as one that ended its pause. It counts once.
+    #[test]
+    fn a_pause_counts_as_ended_after_a_silence_and_frames_that_follow() {
+        let mut response = XoffResponse::new(EXPECTED);
+        response.sent(at(0));
+        response.left(at(0));
+        for (us, has_resumed, early_ends) in
+            [(200, false, 0), (350, false, 0), (501, true, 0), (650, true, 0), (651, true, 1), (660, true, 1)]
+        {
+            response.on_frame(at(us), at(us));
+            assert_eq!((response.resumed.is_some(), response.early_ends), (has_resumed, early_ends), "{us}");
+        }
+    }
+
+    /// Pauses of which one lasted more than twice as long as another are not alike: the count
+    /// starts again with the last.
+    #[test]
+    fn only_pauses_that_ended_alike_count_together() {
+        for (lasted_us, counted) in [([400, 800], 2), ([400, 801], 1), ([800, 400], 2), ([801, 400], 1)] {
+            let mut response = XoffResponse::new(EXPECTED);
+            pause_that_ends_early(&mut response, 0, lasted_us[0]);
+            pause_that_ends_early(&mut response, 2_000, lasted_us[1]);
+            assert_eq!(response.early_ends, counted, "{lasted_us:?}");
+            assert_eq!(response.refresh_ns(), EXPECTED.refresh_ns, "{lasted_us:?}");
+        }
+    }
+
+    /// A pause that outlasted those which ended early counts against them; one that was not longer,
+    /// or whose XOFF never left, says nothing.
+    #[test]
+    fn a_longer_pause_that_was_honored_counts_against_early_ends() {
+        for (has_left, lasted_us, counted) in [(true, 401, 0), (true, 400, 1), (false, 401, 1)] {
+            let mut response = XoffResponse::new(EXPECTED);
+            pause_that_ends_early(&mut response, 0, 400);
+            response.sent(at(2_000));
+            if has_left {
+                response.left(at(2_000));
+            }
+            response.sent(at(2_000 + lasted_us));
+            assert_eq!(response.early_ends, counted, "{has_left}, {lasted_us} µs");
+        }
+    }
+
+    /// Half of the longest of three pauses, until the first XON after ten seconds.
+    #[test]
+    fn the_refresh_is_shorter_for_ten_seconds() {
+        let mut response = XoffResponse::new(EXPECTED);
+        for (start_us, lasted_us) in [(0, 400), (2_000, 600), (4_000, 500)] {
+            assert_eq!(response.refresh_ns(), EXPECTED.refresh_ns);
+            pause_that_ends_early(&mut response, start_us, lasted_us);
+        }
+        let adapted_us = 4_000 + 500 + 150;
+        assert_eq!(response.refresh_ns(), 300 * US);
+        response.released(at(adapted_us + 9_999_999));
+        assert_eq!(response.refresh_ns(), 300 * US);
+        response.released(at(adapted_us + 10_000_000));
+        assert_eq!(response.refresh_ns(), EXPECTED.refresh_ns);
+    }
+
+    /// The next repeat waits for 600 µs, however many frames asked for the first.
+    #[test]
+    fn each_repeat_waits_twice_as_long_as_the_one_before() {
+        let mut response = XoffResponse::new(EXPECTED);
+        response.sent(at(0));
+        response.left(at(0));
+        assert!([310, 320].into_iter().all(|us| response.on_frame(at(us), at(us))));
+        response.sent(at(330));
+        response.left(at(330));
+        for (us, is_due) in [(310, false), (600, false), (601, true)] {
+            assert_eq!(response.on_frame(at(330 + us), at(330 + us)), is_due, "{us} µs after the repeat");
+        }
+    }
+
+    /// A peer that went on in the pause before may end the next one early, too; so may one that
+    /// ended one before.
+    #[test]
+    fn the_rings_of_a_suspect_peer_are_looked_at_again_and_again() {
+        let mut response = XoffResponse::new(EXPECTED);
+        let mut pause_with_frames_at = |start_us: u64, frames_us: &[u64]| {
+            response.sent(at(start_us));
+            response.left(at(start_us));
+            let checked_at = response.rx_ring_check_at(at(start_us + 1_000));
+            for us in frames_us {
+                response.on_frame(at(start_us + us), at(start_us + us));
+            }
+            checked_at
+        };
+        assert_eq!(pause_with_frames_at(0, &[400]), Instant::NEVER);
+        assert_eq!(pause_with_frames_at(2_000, &[]), at(3_300), "it went on, but too briefly to count");
+        assert_eq!(pause_with_frames_at(4_000, &[400, 550]), Instant::NEVER, "it was silent");
+        assert_eq!(pause_with_frames_at(6_000, &[]), at(7_300));
+        assert_eq!(pause_with_frames_at(6_400, &[]), at(7_700), "silent, as long as the one before");
+        assert_eq!(pause_with_frames_at(8_000, &[]), Instant::NEVER, "silent for longer");
+    }
+
     /// Frames of before XOFF wait in the ring for 5 ms; the loop takes one each 10 µs.
     #[test]
     fn frames_that_waited_in_the_ring_are_not_counted() {
@@ -303,7 +408,7 @@ mod tests {
         assert_eq!(response.rx_ring_check_at(at(0)), Instant::NEVER, "it has not left");
         response.left(at(10));
         assert_eq!(response.rx_ring_check_at(at(20)), at(310) + 1);
-        assert_eq!(response.rx_ring_check_at(at(311)), Instant::NEVER);
+        assert_eq!(response.rx_ring_check_at(at(310) + 1), Instant::NEVER);
         response.on_frame(at(600), at(610));
         assert_eq!(response.rx_ring_check_at(at(611)), at(911));
     }

@@ -144,3 +144,56 @@ impl PortWatchdog {
         out.extend(&self.history);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Restoration, WatchdogSettings};
+
+    fn storm(priority: u8, began_ns: u64) -> StormSnapshot {
+        StormSnapshot { priority, began_ns, ..StormSnapshot::default() }
+    }
+
+    fn history(watchdog: &PortWatchdog) -> Vec<(u8, u64, Option<u64>)> {
+        let mut storms = Vec::new();
+        watchdog.history(&mut storms);
+        storms.iter().map(|storm| (storm.priority, storm.began_ns, storm.ended_ns)).collect()
+    }
+
+    #[test]
+    fn the_last_16_storms_are_kept() {
+        let mut watchdog = PortWatchdog::new(&PortSettings::new("p", None));
+        (1..=18).for_each(|began_ns| watchdog.begin(3, storm(3, began_ns), StormTraffic::default()));
+        let began: Vec<u64> = history(&watchdog).iter().map(|(_, began_ns, _)| *began_ns).collect();
+        assert_eq!(began, Vec::from_iter(3..=18));
+    }
+
+    /// Two storms of priority 3, with one of priority 5 that goes on.
+    #[test]
+    fn a_storm_ends_alone() {
+        let mut watchdog = PortWatchdog::new(&PortSettings::new("p", None));
+        let passed = StormTraffic::default();
+        watchdog.begin(3, storm(3, 1), passed);
+        watchdog.begin(5, storm(5, 2), passed);
+        watchdog.end(3, passed, Instant(3));
+        watchdog.begin(3, storm(3, 4), passed);
+        watchdog.end(3, passed, Instant(5));
+        assert_eq!(history(&watchdog), [(3, 1, Some(3)), (5, 2, None), (3, 4, Some(5))]);
+    }
+
+    #[test]
+    fn it_is_on_while_a_priority_is_watched() {
+        let mut settings = PortSettings::new("p", None);
+        let mut watchdog = PortWatchdog::new(&settings);
+        assert!(!watchdog.is_on());
+        settings.watchdog[3] = Some(WatchdogSettings {
+            detection_ns: 1,
+            action: PfcWdAction::Drop,
+            restore: Restoration::Manual,
+            limit: None,
+        });
+        (settings.pfc.rx, settings.pfc.no_drop) = (true, 1 << 3);
+        watchdog.reconfigure(&settings);
+        assert!(watchdog.is_on());
+    }
+}

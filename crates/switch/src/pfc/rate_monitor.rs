@@ -97,6 +97,23 @@ pub(crate) fn threshold(warning: EarlyWarningSettings, sent: bool) -> Option<u32
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_frame_counts_whether_it_pauses_or_releases() {
+        let mut count = PfcCount { frames: 9, ..PfcCount::default() };
+        (count.xoff_frames[3], count.xon_frames[3], count.xoff_frames[4]) = (4, 3, 2);
+        assert_eq!([3, 4].map(|priority| frames(&count, priority)), [7, 2]);
+    }
+
+    #[test]
+    fn the_rates_of_a_new_port_are_zero() {
+        let mut rates = PfcRates::new(2);
+        rates.ports.iter_mut().for_each(|port| port[0][3].pps = 7);
+        rates.reset_port(1);
+        rates.reset_port(3);
+        let of_ports: Vec<u64> = rates.ports.iter().map(|port| port[0][3].pps).collect();
+        assert_eq!(of_ports, [7, 0, 0, 0]);
+    }
+
     /// One second per entry: frames → reported change.
     #[test]
     fn a_warning_rises_at_the_threshold_and_clears_well_below_it() {

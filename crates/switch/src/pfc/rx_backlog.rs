@@ -164,6 +164,41 @@ mod tests {
         }
     }
 
+    /// (held before, waiting frames, frames taken of a sample of 100, no-drop frames of these) →
+    /// held after.
+    #[test]
+    fn no_drop_frames_of_a_whole_sample_decide() {
+        for (before, waiting, frames, no_drop_frames, after) in [
+            (true, 1024, 99, 0, true), // no whole sample
+            (true, 1024, 100, 0, false),
+            (true, 1024, 100, 25, false), // 256 of 1024
+            (true, 1024, 100, 26, true),
+            (false, 2046, 100, 50, false), // 1023 of 2046
+            (false, 2048, 100, 50, true),
+        ] {
+            let mut rings =
+                RxBacklog { is_long: true, forces_xoff: before, sample_frames: 100, ..RxBacklog::default() };
+            let changed = rings.observe(waiting, || TakenFrames { frames, no_drop_frames });
+            assert_eq!(
+                (rings.forces_xoff(), changed),
+                (after, before != after),
+                "{no_drop_frames} of {frames}"
+            );
+            assert_eq!(rings.episodes(), u64::from(after && !before), "{no_drop_frames} of {frames}");
+        }
+    }
+
+    /// As many frames as waited, or [`XOFF_FRAMES`] after peers were held in any case.
+    #[test]
+    fn the_next_sample_is_as_long_as_the_backlog() {
+        for (waiting, sample_frames) in [(2000, 2000), (FORCE_XOFF, 1024)] {
+            let mut rings = RxBacklog::default();
+            assert!(rings.observe(waiting, TakenFrames::default));
+            let mut lossy = |frames| rings.observe(1500, || TakenFrames { frames, no_drop_frames: 0 });
+            assert_eq!([lossy(sample_frames - 1), lossy(sample_frames)], [false, true], "{waiting}");
+        }
+    }
+
     /// Iterations at 0, 10, 20 …, each of which leaves a number of frames in the rings. Then what
     /// the next one takes arrived after the iteration that last left none.
     #[test]

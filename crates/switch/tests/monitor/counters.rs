@@ -1,7 +1,8 @@
 //! Counters of the whole switch: addresses that move, and events that were not drained.
 
 use switch::monitor::event_list::MAX_PENDING;
-use switch::settings::Threshold;
+use switch::settings::{DropLevel, Threshold};
+use switch::{DropReason, Event, RefusedFrames};
 use wire::mac::MacAddr;
 
 #[path = "../lab/mod.rs"]
@@ -46,4 +47,53 @@ fn groups_and_queues_have_their_usage_threshold() {
         Lab::new(&switch::settings::SwitchSettings { usage_percent: 70, ..settings(2, 0, 1000, 0) });
     let port = &lab.snapshot().ports[0];
     assert_eq!((port.groups[3].usage_percent, port.queues[3].usage_percent), (70, 70));
+}
+
+/// Priorities 1 and 2 have drop levels 1 and 2.
+#[test]
+fn received_frames_are_counted_by_drop_level() {
+    let mut settings = settings(2, 0, 1000, 0);
+    let levels = &mut settings.ports[0].classify.dot1p_to_drop_level;
+    (levels[1], levels[2]) = (DropLevel::Yellow, DropLevel::Red);
+    let mut lab = Lab::new(&settings);
+    for priority in [0, 1, 2, 2, 3] {
+        lab.arrive(Frame { port: 0, dst: mac(1), priority, len: 64 });
+    }
+    let port = &lab.snapshot().ports[0];
+    assert_eq!((port.received_yellow_frames, port.received_red_frames), (1, 2));
+}
+
+/// Frames that a port refused from a guest: priority 3 is no-drop, 4 is not.
+#[test]
+fn frames_refused_of_a_guest_are_received_and_dropped() {
+    let mut lab = Lab::new(&settings(2, 1 << 3, 1000, 100));
+    let before = lab.snapshot().ports[0].received.frames;
+    let mut refused = RefusedFrames { others: 5, ..RefusedFrames::default() };
+    (refused.by_priority[3], refused.by_priority[4]) = (7, 2);
+    lab.switch.refused_frames(0, &refused);
+    let port = &lab.snapshot().ports[0];
+    assert_eq!((port.received.frames - before, port.drops[DropReason::Refused as usize].frames), (14, 14));
+    assert_eq!([3, 4].map(|priority| port.priorities[priority].no_drop_lost_frames), [7, 0]);
+}
+
+#[test]
+fn reading_a_group_resets_its_peaks_since_the_last_read() {
+    let mut lab = Lab::new(&settings(2, 0, 1000, 0));
+    (0..2).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 64 }));
+    lab.turn();
+    let read = [(); 2].map(|()| lab.switch.read_group(0, 3, lab.now));
+    assert_eq!(read.map(|group| (group.received.frames, group.total.peak_read_cells)), [(2, 2), (2, 0)]);
+    assert_eq!(lab.snapshot().ports[0].groups[3].total.peak_clear_cells, 2);
+}
+
+#[test]
+fn drops_of_the_kernel_are_reported_at_once_and_then_once_a_second() {
+    let mut lab = Lab::new(&settings(2, 0, 1000, 0));
+    lab.switch.drain_events().for_each(drop);
+    for (after_ns, frames) in [(0, 7), (1, 5), (999_999_998, 1), (1, 0)] {
+        lab.now = lab.now + after_ns;
+        lab.switch.kernel_dropped(0, frames, lab.now);
+    }
+    let events: Vec<_> = lab.switch.drain_events().map(|(_, event)| event).collect();
+    assert_eq!(events, [7, 6].map(|frames| Event::KernelDropped { port: 0, frames }));
 }

@@ -77,6 +77,8 @@ fn a_frame_in_spite_of_xoff_is_answered_with_xoff() {
     assert!(sender.is_due(at(1_000_000)));
     sender.send(at(1_000_000));
     sender.sent(at(1_001_000));
+    let reasons = PfcReasons { change_frames: 1, repeat_frames: 1, ..PfcReasons::default() };
+    assert_eq!(sender.reasons(), reasons);
     assert_eq!(sender.next_deadline(), at(11_000_000));
     sender.send(at(11_000_000));
     sender.set(3, false);
@@ -104,6 +106,42 @@ fn xoff_is_sent_to_a_new_peer() {
     sender.reset_peer();
     sender.set(3, false);
     assert_eq!(sender.next_deadline(), Instant::NEVER, "there is nothing to tell");
+}
+
+/// Only a peer that is paused is sent another pause time, and only if it is another.
+#[test]
+fn another_pause_time_is_sent_at_once_to_a_paused_peer() {
+    let mut sender = PfcSender::new(timing(1_000_000));
+    sender.reconfigure(timing(2_000_000));
+    assert_eq!(sender.next_deadline(), Instant::NEVER);
+    sender.set(3, true);
+    sender.send(Instant(0));
+    sender.sent(Instant(1));
+    sender.reconfigure(timing(2_000_000));
+    assert_eq!(sender.next_deadline(), Instant(2_000_000));
+    sender.reconfigure(PfcTiming { pause_quanta: 400, ..timing(2_000_000) });
+    assert_eq!(sender.next_deadline(), Instant::default());
+    assert_eq!(pfc(sender.send(Instant(10))).quanta[3], 400);
+}
+
+/// XOFF has left with the last of the frames in flight. After XON nothing is expected of the peer.
+#[test]
+fn the_peer_must_respond_once_the_last_frame_has_left() {
+    let mut sender = PfcSender::new(timing(10_000_000));
+    for priority in [3, 4] {
+        sender.set(priority, true);
+        sender.send(Instant(0));
+    }
+    let mut checked_at = Vec::new();
+    for left_at in [1_000, 2_000] {
+        sender.sent(Instant(left_at));
+        checked_at.push(sender.rx_ring_check_at(Instant(left_at)));
+    }
+    assert_eq!(checked_at, [Instant::NEVER, Instant(302_001)]);
+    [3, 4].into_iter().for_each(|priority| sender.set(priority, false));
+    sender.send(Instant(3_000));
+    sender.sent(Instant(4_000));
+    assert_eq!(sender.rx_ring_check_at(Instant(4_000)), Instant::NEVER);
 }
 
 #[test]

@@ -131,6 +131,75 @@ fn one_storm_too_many_turns_pfc_off() {
     assert_eq!([storm(&mut watch, 1), storm(&mut watch, 1)], [began, began], "they are counted again");
 }
 
+/// A storm counts until it is longer ago than the period.
+#[test]
+fn a_storm_counts_for_the_whole_period() {
+    let began = StormChange::Began { stuck_ns: 11 * MS };
+    let reached = StormChange::LimitReached { stuck_ns: 11 * MS, times: 2 };
+    for (after_ns, change) in [(1000 * MS, reached), (1000 * MS + 1, began)] {
+        let mut watch = PriorityWatchdog::new(Some(limited(2)));
+        assert_eq!(watch.storm(11 * MS, limited(2), Instant(5)), began);
+        assert_eq!(watch.storm(11 * MS, limited(2), Instant(5) + after_ns), change, "{after_ns} ns later");
+    }
+}
+
+/// Another limit counts from its first storm on; other settings leave the count as it is.
+#[test]
+fn only_another_limit_restarts_the_count_of_storms() {
+    let slower = WatchdogSettings { detection_ns: 20 * MS, ..limited(2) };
+    let began = StormChange::Began { stuck_ns: 21 * MS };
+    let reached = StormChange::LimitReached { stuck_ns: 21 * MS, times: 2 };
+    for (before, after, change) in [(limited(2), slower, reached), (limited(3), limited(2), began)] {
+        let mut watch = PriorityWatchdog::new(Some(before));
+        assert_eq!(watch.storm(21 * MS, before, Instant(0)), began);
+        watch.reconfigure(Some(after));
+        assert_eq!(watch.storm(21 * MS, after, Instant(MS)), change, "{before:?}, then {after:?}");
+    }
+}
+
+/// Only of a calm priority that is watched and paused the owner must ask each iteration whether a
+/// frame waits.
+#[test]
+fn which_priorities_are_polled_each_iteration() {
+    let stuck = State::Stuck { pause: Instant(0), since: Instant(0) };
+    let watched = Some(limited(2));
+    for (settings, state, seen, needs_poll) in [
+        (watched, State::Calm, EMPTY, true),
+        (watched, State::Calm, FREE, false),
+        (watched, stuck, STUCK, false),
+        (watched, State::Off, EMPTY, false),
+        (None, State::Calm, EMPTY, false),
+    ] {
+        let mut watch = PriorityWatchdog::new(settings);
+        watch.state = state;
+        assert_eq!(watch.needs_poll(seen), needs_poll, "{settings:?}, {state:?}, {seen:?}");
+    }
+}
+
+/// A priority that is not watched any more is of interest until its storm has ended.
+#[test]
+fn a_storm_that_is_not_watched_any_more_is_still_on() {
+    let mut watch = PriorityWatchdog::new(Some(limited(2)));
+    watch.storm(11 * MS, limited(2), Instant(0));
+    watch.reconfigure(None);
+    assert_eq!((watch.is_watched(), watch.is_on()), (false, true));
+    assert_eq!(watch.poll(STUCK, Instant(0)), Some(StormChange::Ended));
+    assert_eq!((watch.is_watched(), watch.is_on()), (false, false));
+}
+
+/// A loop that stalled finds in one iteration that XOFF arrived and that an interval is over.
+#[test]
+fn an_xoff_that_a_late_owner_finds_counts_in_its_interval() {
+    let mut watch = PriorityWatchdog::new(Some(settings(50, Restoration::QuietInterval)));
+    watch.state = State::Storm { began: Instant(0), interval: Instant(0) };
+    let seen = PauseObservation { received_at: Instant(60 * MS), ..FREE };
+    for (now, change) in
+        [(60 * MS, None), (100 * MS + 1, None), (150 * MS, None), (150 * MS + 1, Some(StormChange::Ended))]
+    {
+        assert_eq!(watch.poll(seen, Instant(now)), change, "at {now} ns");
+    }
+}
+
 /// (restoration, XOFF came at) → restored at.
 #[test]
 fn each_way_to_be_restored() {
