@@ -271,7 +271,8 @@ mod tests {
     /// Whether select looks at the batch or at the signal first is chance: many tries.
     #[test]
     fn ctrl_c_ends_a_capture_whose_frames_never_pause() {
-        let line = CommandLine::try_parse_from(["capture", "--write", "x.pcapng", "--mib", "1"]).expect("parses");
+        let line =
+            CommandLine::try_parse_from(["capture", "--write", "x.pcapng", "--mib", "1"]).expect("parses");
         let frame = v1::CapturedFrame { length_bytes: 1000, bytes: vec![0; 1000], ..Default::default() };
         let ports = vec![v1::CapturePort { name: "a".into(), ..Default::default() }];
         let batch = v1::CaptureBatch { ports, frames: vec![frame], ..Default::default() };

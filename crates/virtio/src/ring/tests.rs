@@ -111,7 +111,7 @@ fn a_frame_of_the_guest_is_read_byte_for_byte() {
             queue.read(skip, &mut read).unwrap();
             assert_eq!(read, frame[skip..], "frame {n} from byte {skip}");
         }
-        assert_eq!(queue.read(1, &mut vec![0; BYTES]), Err(RingFault::FrameTooShort));
+        assert_eq!(queue.read(1, &mut [0; BYTES]), Err(RingFault::FrameTooShort));
         queue.push_used(0, n as u32);
         queue.publish();
         assert_eq!((driver.pop_used(), driver.pop_used()), (Some((0, n as u32)), None));
