@@ -3,8 +3,8 @@
 //!
 //! Rule: a frame is offered at the start of the iteration that received it, which is the time that
 //! the switch reckons with. Its destination is the port that the FDB had for it then, whether the
-//! frame was dropped or not. Frames that were lost below the switch, as in a ring that was full, are
-//! not in a recording. Source: docs/simulator.md, "Twins".
+//! frame was dropped or not. Frames that were lost below the switch, as in a ring that was full,
+//! are not in a recording. Source: docs/simulator.md, "Twins".
 
 use switch::frame::meta::QosClass;
 use switch::{Disposition, Instant, RxFrame, Switch};
