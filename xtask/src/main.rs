@@ -86,11 +86,11 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Change a pure crate in every way that its tests should notice, and list what none noticed.
     Mutants {
-        /// The crate, as `wire`, and `--only src/pfc/`, `--missed`, `--shard 0/4`, `--jobs 2`.
+        /// The crate, as `wire`, and `--only src/pfc/`, `--resume`, `--shard 0/4`, `--jobs 2`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         options: Vec<String>,
     },
-    /// Run unit tests under Miri, which reports undefined behavior and data races. Takes minutes.
+    /// Run unit tests under Miri, which reports undefined behavior and data races. Takes long.
     Miri(miri::Miri),
     /// List the advisories of the RustSec database that concern the crates of Cargo.lock.
     Advisories(advisories::Advisories),

@@ -15,10 +15,11 @@ use crate::run::{check, log, output, outside_package};
 /// Crates without `unsafe`, whose unit tests all run but those that say why not.
 const PURE: [&str; 7] = ["wire", "switch", "dataplane", "dcbx", "config", "endpoint", "sim"];
 /// Tests of what threads share without a lock. Each runs in many schedules.
-const SCHEDULES: [Part; 3] = [
-    Part { package: "dataplane", tests: &["--test", "interleavings"], filter: &[] },
-    Part { package: "virtio", tests: &["--test", "interleavings"], filter: &[] },
-    Part { package: "virtio", tests: &["--lib"], filter: &["ring::tests::threads::"] },
+const SCHEDULES: [Part; 4] = [
+    Part { package: "dataplane", tests: &["--test", "interleavings"], filter: None },
+    Part { package: "virtio", tests: &["--test", "interleavings"], filter: None },
+    Part { package: "virtio", tests: &["--lib"], filter: Some("ring::tests::threads::") },
+    Part { package: "xdp", tests: &["--lib"], filter: Some("port::tx_ring::") },
 ];
 /// Options of the build. Miri interprets what it builds, so code that is optimized for longer runs
 /// no faster; and features are those of the whole workspace, so crates of one run share a build.
@@ -34,7 +35,7 @@ struct Part {
     /// The targets, as options of cargo.
     tests: &'static [&'static str],
     /// Part of the tests' names.
-    filter: &'static [&'static str],
+    filter: Option<&'static str>,
 }
 
 /// Which crates, and how much of the tests that choose their inputs.
@@ -46,7 +47,7 @@ pub struct Miri {
     /// Cases of a property, which take seconds each.
     #[arg(long, default_value_t = 2)]
     cases: u32,
-    /// Schedules of each test of what threads share (in `dataplane` and `virtio`).
+    /// Seeds of the schedules of each test of what threads share (in `dataplane`, `virtio`, `xdp`).
     #[arg(long, default_value_t = 64)]
     schedules: u32,
     /// Only tests whose name contains this.
@@ -63,12 +64,13 @@ pub fn run(miri: &Miri) -> Result<()> {
     }
     let is_wanted = |name: &str| miri.crates.is_empty() || miri.crates.iter().any(|wanted| wanted == name);
     let mut failed = Vec::new();
-    let units = known.into_iter().map(|package| (Part { package, tests: &["--lib"], filter: &[] }, None));
+    let units = known.into_iter().map(|package| (Part { package, tests: &["--lib"], filter: None }, None));
     let schedules = SCHEDULES.into_iter().map(|part| (part, Some(miri.schedules)));
     for (part, schedules) in units.chain(schedules).filter(|(part, _)| is_wanted(part.package)) {
+        let Some(filter) = filter(part.filter, miri.only.as_deref()) else { continue };
         let name = format!("{} {}", part.package, part.tests.join(" "));
         let started = Instant::now();
-        let result = check(&mut test(&part, schedules, miri));
+        let result = check(&mut test(&part, filter, schedules, miri));
         log(&format!("{name}: {} s", started.elapsed().as_secs()));
         if let Err(error) = result {
             eprintln!("{error:#}");
@@ -79,9 +81,19 @@ pub fn run(miri: &Miri) -> Result<()> {
     Ok(())
 }
 
+/// Returns the part of the names of tests that a part is to run with `--only`; empty for all, and
+/// `None` if it has none of them. (The test harness runs what matches any of several.)
+fn filter<'a>(of_part: Option<&'a str>, only: Option<&'a str>) -> Option<&'a str> {
+    match (of_part, only) {
+        (Some(all), Some(only)) if only.contains(all) => Some(only),
+        (Some(all), Some(only)) => all.contains(only).then_some(all),
+        (all, only) => Some(all.or(only).unwrap_or_default()),
+    }
+}
+
 /// Returns the command that runs a part. Miri builds in a folder of its own, `target/miri`, and
-/// isolates the tests: one that would read a file, or the machine's clock, fails.
-fn test(part: &Part, schedules: Option<u32>, miri: &Miri) -> Command {
+/// isolates the tests: one that opens a file ends its program, and the clock is virtual.
+fn test(part: &Part, filter: &str, schedules: Option<u32>, miri: &Miri) -> Command {
     let mut flags = format!(
         "-Zmiri-env-set=PROPTEST_CASES={} -Zmiri-env-set=PROPTEST_DISABLE_FAILURE_PERSISTENCE=true",
         miri.cases
@@ -97,7 +109,7 @@ fn test(part: &Part, schedules: Option<u32>, miri: &Miri) -> Command {
     command.args(["miri", "test", "--no-fail-fast", "--package", part.package]).args(part.tests).args(BUILD);
     command.env("CARGO_RESOLVER_FEATURE_UNIFICATION", "workspace").env("CARGO_PROFILE_DEV_DEBUG", "0");
     command.env("MIRIFLAGS", flags);
-    command.arg("--").args(part.filter).args(&miri.only);
+    command.arg("--").arg(filter);
     command
 }
 

@@ -40,9 +40,9 @@ struct Arguments {
     /// Only every n-th mutant, from the k-th on.
     #[arg(long, value_name = "K/N", value_parser = shard_of)]
     shard: Option<(usize, usize)>,
-    /// Only what no run has noticed yet: missed, or not run.
+    /// Go on from earlier runs: only mutants that none has noticed, missed or not run yet.
     #[arg(long)]
-    missed: bool,
+    resume: bool,
     /// Only these test targets, as `watchdog`, beside the unit tests: a narrower run builds faster.
     #[arg(long, value_name = "TARGET")]
     test: Vec<String>,
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
     // earlier one trusts it.
     let not_built = |&mutant: &usize| {
         let outcome = known.get(&found.mutants[mutant].name);
-        arguments.missed && outcome.is_some_and(|outcome| outcome == NOT_BUILT)
+        arguments.resume && outcome.is_some_and(|outcome| outcome == NOT_BUILT)
     };
     let dropped = tree.build_library(&found, numbers.clone().filter(not_built).collect())?;
     for &mutant in &dropped {
@@ -79,7 +79,7 @@ fn main() -> Result<()> {
         let shard = arguments.shard.is_none_or(|(part, parts)| mutant % parts == part);
         let only = arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part));
         let missed = known.get(name).is_none_or(|outcome| outcome == "Missed" || outcome == "NotReached");
-        shard && only && (missed || !arguments.missed)
+        shard && only && (missed || !arguments.resume)
     };
     let mutants: Vec<usize> = numbers.filter(|mutant| wanted(*mutant) && !dropped.contains(mutant)).collect();
     eprintln!("{} tests, {} mutants to run", tests.len(), mutants.len());

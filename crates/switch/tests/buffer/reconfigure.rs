@@ -5,7 +5,9 @@
 mod lab;
 
 use lab::{Frame, Lab, OPEN, mac, settings};
-use switch::settings::{GroupSettings, RewriteSettings, SwitchSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE};
+use switch::settings::{
+    GroupSettings, PortSettings, RewriteSettings, SwitchSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE,
+};
 use switch::{DropReason, Snapshot};
 use wire::ethernet::Header;
 use wire::mac::MacAddr;
@@ -71,6 +73,25 @@ fn pfc_off_and_on_again() {
     assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 0)]);
     assert_eq!((lab.switch.frames_held(), losses(lab.snapshot())), (0, 0));
     assert_eq!(lab.seen().ports[1].queues[P].transmitted.frames, 25);
+}
+
+/// Frames of a port that was removed still wait for another. The next port in its slot has their
+/// cells until they leave.
+#[test]
+fn a_port_inherits_the_cells_of_the_one_before_in_its_slot() {
+    let mut settings = two_ports();
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    (0..25).for_each(|_| lab.arrive(frame(64)));
+    lab.switch.port_down(0, lab.now, &mut lab.memory);
+    let port = std::mem::replace(&mut settings.ports[0], PortSettings::vacant());
+    lab.switch.apply(&settings, lab.now);
+    settings.ports[0] = port;
+    lab.switch.apply(&settings, lab.now);
+    assert_eq!(lab.snapshot().ports[0].groups[P].total.cells, 25);
+    lab.switch.hold(1, false);
+    (0..2).for_each(|_| lab.turn());
+    assert_eq!((lab.snapshot().ports[0].groups[P].total.cells, lab.switch.frames_held()), (0, 0));
 }
 
 /// Thresholds, pools and reservations change under a full switch: all cells stay charged, nothing

@@ -1,6 +1,6 @@
 //! Rings over memory of this process: the driver's side and the device's, byte by byte. Under Miri
-//! they show that no access leaves the regions, whatever the guest writes, and that none of two
-//! threads is a race. Source: docs/reliability.md, "Pointers".
+//! they show that no access leaves the pages of the regions, whatever the guest writes, and that none
+//! of two threads is a race. Source: docs/reliability.md, "Pointers".
 
 use std::sync::Arc;
 
@@ -216,13 +216,24 @@ fn serve(queue: &mut Queue, direction: Direction) -> (usize, usize) {
 /// Each side on a thread of its own, as a guest and a loop are.
 mod threads {
     use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// How long a side waits for the other before the test fails, in place of hanging.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Frames of a run: more than the ring has entries, and more than until its index wraps.
     const FRAMES: usize = 24;
     /// Bytes of a buffer. Descriptor `n` has the `n`th.
     const OF_A_BUFFER: usize = 48;
+
+    /// Sleeps until the other side wakes this one.
+    fn sleep() {
+        let began = Instant::now();
+        thread::park_timeout(PATIENCE);
+        assert!(began.elapsed() < PATIENCE, "the other side wakes no one");
+    }
 
     fn at(memory: &GuestMemory, head: u16) -> GuestBytes<'_> {
         memory.at_guest(BUFFERS_AT + u64::from(head) * OF_A_BUFFER as u64, OF_A_BUFFER as u32).unwrap()
@@ -244,7 +255,7 @@ mod threads {
             if queue.available().unwrap() == 0 {
                 queue.arm();
                 if !queue.has_news() {
-                    thread::park();
+                    sleep();
                 }
                 queue.disarm();
                 continue;
@@ -271,7 +282,7 @@ mod threads {
             }
             driver.set_interrupts(true);
             if !driver.has_used() {
-                thread::park();
+                sleep();
             }
             driver.set_interrupts(false);
         }

@@ -19,7 +19,7 @@ use crate::port::bind_mode::{Mode, PortMode, ZeroCopy, modes};
 use crate::port::config::PortConfig;
 use crate::port::rx::{RX_RING, Receiver};
 use crate::port::socket::{self, Rings, add_statistics, tx_invalid_frames};
-use crate::port::tx::{Sender, TxRing};
+use crate::port::tx::{PortTxRing, Sender};
 use crate::port::tx_socket::TxSocket;
 use crate::umem::area::{LINK_BYTES, UmemFrames};
 use crate::umem::bounce_buffer::BounceUmem;
@@ -95,7 +95,7 @@ impl PortContext {
             sending.get_or_insert((tx, completion));
         }
         let (tx, completion) = sending.expect("an interface has a queue");
-        let tx = if mode.zero_copy { TxRing::Shared(tx) } else { self.open_sender(tx.fd(), link)? };
+        let tx = if mode.zero_copy { PortTxRing::Shared(tx) } else { self.open_sender(tx.fd(), link)? };
         let budget = self.set_up_sending(tx.fd(), &link.kind, mode)?;
         let chunks = own.as_mut().map(|own| own.hand_out(tx_ring));
         let sizes = (tx_ring, budget as usize);
@@ -105,9 +105,9 @@ impl PortContext {
     }
 
     /// Opens the sending socket of copy mode, on the queue of the first receiving one.
-    fn open_sender(&self, receiver: &Fd, link: &Link) -> Result<TxRing, Error> {
+    fn open_sender(&self, receiver: &Fd, link: &Link) -> Result<PortTxRing, Error> {
         TxSocket::open(receiver.as_raw_fd(), (link.index as u32, 0), self.config.tx_ring)
-            .map(TxRing::Own)
+            .map(PortTxRing::Own)
             .map_err(|error| Error::kernel(format!("interface {}: AF_XDP socket to send", link.name), error))
     }
 

@@ -30,7 +30,7 @@ use crate::umem::chunk_chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// The TX ring that a port sends from.
-pub(crate) enum TxRing {
+pub(crate) enum PortTxRing {
     /// In copy mode: of a socket that only sends.
     Own(TxSocket),
     /// In zero-copy mode: of the first socket that receives. The driver sends there, so that `poll`
@@ -38,19 +38,19 @@ pub(crate) enum TxRing {
     Shared(TxQueue),
 }
 
-impl TxRing {
+impl PortTxRing {
     pub(crate) fn fd(&self) -> RawFd {
         match self {
-            TxRing::Own(socket) => socket.fd(),
-            TxRing::Shared(tx) => tx.fd().as_raw_fd(),
+            PortTxRing::Own(socket) => socket.fd(),
+            PortTxRing::Shared(tx) => tx.fd().as_raw_fd(),
         }
     }
 
     /// Returns the number of free entries, as far as the kernel has come.
     fn free(&mut self) -> usize {
         match self {
-            TxRing::Own(socket) => socket.free() as usize,
-            TxRing::Shared(tx) => tx.nb_free_exact() as usize,
+            PortTxRing::Own(socket) => socket.free() as usize,
+            PortTxRing::Shared(tx) => tx.nb_free_exact() as usize,
         }
     }
 
@@ -62,21 +62,21 @@ impl TxRing {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                TxRing::Own(socket) => socket.produce(descs),
-                TxRing::Shared(tx) => tx.produce(descs),
+                PortTxRing::Own(socket) => socket.produce(descs),
+                PortTxRing::Shared(tx) => tx.produce(descs),
             }
         }
     }
 
     /// True if the driver wants a call to go on.
     fn needs_wakeup(&self) -> bool {
-        matches!(self, TxRing::Shared(tx) if tx.needs_wakeup())
+        matches!(self, PortTxRing::Shared(tx) if tx.needs_wakeup())
     }
 }
 
 /// The TX ring of a port and its accounting.
 pub(crate) struct Sender {
-    tx: TxRing,
+    tx: PortTxRing,
     completion: CompQueue,
     mode: Mode,
     /// The chunks to send from, unless they belong to the switch's memory.
@@ -106,7 +106,7 @@ impl Sender {
     /// Creates the sending half of a socket, whose `sendto` processes `budget` descriptors.
     /// `ownership` records the ownership of the chunks.
     pub(crate) fn new(
-        (tx, completion): (TxRing, CompQueue),
+        (tx, completion): (PortTxRing, CompQueue),
         own: Option<BounceBuffers>,
         frames: Arc<UmemFrames>,
         (mode, owned): (Mode, Arc<RingOwnership>),

@@ -25,7 +25,10 @@ impl TxRing {
     ///
     /// # Errors
     /// What the kernel reports.
-    pub(crate) fn map(fd: &OwnedFd, offsets: xdp_ring_offset, entries: u32) -> io::Result<Self> {
+    ///
+    /// # Safety
+    /// The offsets and the number of entries are those of this socket.
+    pub(crate) unsafe fn map(fd: &OwnedFd, offsets: xdp_ring_offset, entries: u32) -> io::Result<Self> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         let file = (fd.as_raw_fd(), libc::XDP_PGOFF_TX_RING);
         Ok(Self::new(Mapping::new(bytes(&offsets, entries), flags, file)?, offsets, entries))
@@ -39,6 +42,7 @@ impl TxRing {
     }
 
     fn new(mapping: Mapping, offsets: xdp_ring_offset, entries: u32) -> Self {
+        debug_assert!(entries.is_power_of_two());
         Self { mapping, offsets, entries, produced: 0 }
     }
 
@@ -50,7 +54,11 @@ impl TxRing {
 
     /// Puts all descriptors into the ring, or none if there are not enough free entries. Returns
     /// how many it has put.
-    pub(crate) fn produce(&mut self, descs: &[FrameDesc]) -> usize {
+    ///
+    /// # Safety
+    /// The descriptors are of the sockets' UMEM, and nothing else writes to their frames until they
+    /// complete.
+    pub(crate) unsafe fn produce(&mut self, descs: &[FrameDesc]) -> usize {
         if descs.len() > self.free() as usize {
             return 0;
         }
@@ -72,8 +80,8 @@ impl TxRing {
 
     /// Returns the position at this offset, of the producer or the consumer.
     fn position(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the mapping has an aligned u32 there for as long as it lives, which this process
-        // and the kernel access atomically only.
+        // SAFETY: the mapping has an aligned u32 there for as long as it lives, as whoever made the
+        // ring promised. This process and the kernel access it atomically only.
         unsafe { AtomicU32::from_ptr(self.mapping.at(offset)) }
     }
 }
@@ -146,7 +154,7 @@ mod tests {
         consumed: u32,
     }
 
-    // SAFETY: the ring outlives the thread, and belongs to none.
+    // SAFETY: the ring outlives the thread, which has a scope, and belongs to none.
     unsafe impl Send for Consumer {}
 
     impl Consumer {
@@ -186,13 +194,19 @@ mod tests {
         (ring, kernel)
     }
 
+    /// Puts descriptors with these numbers into the ring.
+    fn produce(ring: &mut TxRing, numbers: std::ops::Range<u32>) -> usize {
+        // SAFETY: no kernel reads this ring.
+        unsafe { ring.produce(&descs(numbers)) }
+    }
+
     #[test]
     fn what_does_not_fit_as_a_whole_stays_out() {
         let (mut ring, mut kernel) = ring();
-        assert_eq!((ring.free(), ring.produce(&descs(0..5)), ring.produce(&descs(0..3))), (4, 0, 3));
-        assert_eq!((ring.free(), ring.produce(&descs(3..5)), ring.produce(&descs(3..4))), (1, 0, 1));
+        assert_eq!((ring.free(), produce(&mut ring, 0..5), produce(&mut ring, 0..3)), (4, 0, 3));
+        assert_eq!((ring.free(), produce(&mut ring, 3..5), produce(&mut ring, 3..4)), (1, 0, 1));
         assert_eq!((kernel.consume(3), ring.free()), (vec![0, 1, 2], 3));
-        assert_eq!((ring.produce(&descs(4..7)), ring.free()), (3, 0));
+        assert_eq!((produce(&mut ring, 4..7), ring.free()), (3, 0));
         assert_eq!((kernel.consume(9), kernel.consume(9), ring.free()), (vec![3, 4, 5, 6], vec![], 4));
     }
 
@@ -200,21 +214,23 @@ mod tests {
     #[test]
     fn another_thread_finds_each_entry_as_it_was_put() {
         let (mut ring, mut kernel) = ring();
-        let consumer = thread::spawn(move || {
-            let mut taken = Vec::new();
-            while taken.len() < 30 {
-                taken.extend(kernel.consume(2));
+        thread::scope(|scope| {
+            let consumer = scope.spawn(|| {
+                let mut taken = Vec::new();
+                while taken.len() < 30 {
+                    taken.extend(kernel.consume(2));
+                    thread::yield_now();
+                }
+                taken
+            });
+            let mut next = 0;
+            while next < 30 {
+                let count = (30 - next).min(1 + next % 3);
+                next += produce(&mut ring, next..next + count) as u32;
                 thread::yield_now();
             }
-            taken
+            assert!(consumer.join().unwrap().into_iter().eq(0..30));
         });
-        let mut next = 0;
-        while next < 30 {
-            let count = (30 - next).min(1 + next % 3);
-            next += ring.produce(&descs(next..next + count)) as u32;
-            thread::yield_now();
-        }
-        assert!(consumer.join().unwrap().into_iter().eq(0..30));
         assert_eq!(ring.free(), ENTRIES);
     }
 }

@@ -29,7 +29,6 @@ impl TxSocket {
     /// # Errors
     /// What the kernel reports.
     pub(crate) fn open(receiver: RawFd, (interface, queue): (u32, u32), entries: u32) -> io::Result<Self> {
-        debug_assert!(entries.is_power_of_two());
         // SAFETY: plain socket(2), whose descriptor has no other owner.
         let fd = unsafe {
             let fd = libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
@@ -42,7 +41,8 @@ impl TxSocket {
         // SAFETY: plain numbers.
         let offsets: xdp_mmap_offsets =
             unsafe { option(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }?;
-        let ring = TxRing::map(&fd, offsets.tx, entries)?;
+        // SAFETY: the socket was just given this many entries, and the kernel reported the offsets.
+        let ring = unsafe { TxRing::map(&fd, offsets.tx, entries) }?;
         bind(&fd, receiver, (interface, queue))?;
         Ok(Self { fd, ring })
     }
@@ -63,7 +63,8 @@ impl TxSocket {
     /// The descriptors are of the sockets' UMEM, and nothing else writes to their frames until they
     /// complete.
     pub(crate) unsafe fn produce(&mut self, descs: &[FrameDesc]) -> usize {
-        self.ring.produce(descs)
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.produce(descs) }
     }
 }
 

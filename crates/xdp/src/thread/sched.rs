@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "the clock of the machine")]
+    #[cfg_attr(miri, ignore = "a busy loop of 20 ms")]
     fn the_longest_gap_is_not_longer_than_the_time_looked() {
         let start = Instant::now();
         let gap = longest_gap(Duration::from_millis(20));

@@ -271,6 +271,7 @@ impl Umem {
         // SAFETY: the descriptor belongs to this UMEM, and its frame has no other owner.
         let mut data = unsafe { self.frames.umem.data_mut(&mut all) };
         data.cursor().set_pos(usize::MAX); // to the end of the chunk
+        let len = len.min(data.contents().len() - from.max(to)); // the rest is not of this chunk
         data.contents_mut().copy_within(from..from + len, to);
     }
 
@@ -389,23 +390,32 @@ pub fn frame_bytes_for<'a>(interfaces: impl IntoIterator<Item = &'a str>) -> Res
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use xsk_rs::config::UmemConfig;
 
     use super::*;
 
-    /// As if the driver had put the bytes 64 further on: the two places overlap.
+    /// As if the driver had put the bytes 64 further on, and 256 before: the two places overlap.
     #[test]
     #[cfg_attr(miri, ignore = "a memory of the kernel")]
     fn bytes_that_are_elsewhere_in_a_chunk_are_moved() {
         let mut umem = Umem::new(4, 2048).unwrap();
         let config = UmemConfig::builder().frame_headroom(64).build().unwrap();
         let (other, mut descs) = xsk_rs::Umem::new(config, NonZeroU32::MIN, false).unwrap();
-        let bytes: Vec<u8> = (0..1000).map(|n| n as u8).collect();
+        let mut bytes: Vec<u8> = (0..1000).map(|n| n as u8).collect();
         umem.slice_mut(0, 1064)[64..].copy_from_slice(&bytes);
         // SAFETY: a descriptor of the other memory.
         unsafe { other.data_mut(&mut descs[0]) }.cursor().set_pos(1000);
         assert_eq!((descs[0].addr(), umem.frames.desc(0).addr()), (320, 256));
         umem.normalize_offset(&descs[0]);
+        assert_eq!(umem.slice_mut(0, 1000), bytes);
+
+        bytes.reverse();
+        let mut early = FrameDesc::default(); // at address 0
+        // SAFETY: the first chunk, which nothing else has.
+        unsafe { umem.frames.umem.data_mut(&mut early) }.cursor().write_all(&bytes).unwrap();
+        umem.normalize_offset(&early);
         assert_eq!(umem.slice_mut(0, 1000), bytes);
     }
 }
