@@ -408,9 +408,11 @@ fn ports_that_change_are_refused() {
         recording::is_usable(&offered, (&of(before), &of(after)), 1_000_000)
     };
     assert_eq!(usable(&["a", "b", "c"], &["a", "b", "c"]), Ok(()));
-    for (before, after) in
-        [(&["a", "b"][..], &["a", "b", "c"][..]), (&["a", "b", "c"], &["a", "b", "d"]), (&["a", "b"], &["a", "b"])]
-    {
+    for (before, after) in [
+        (&["a", "b"][..], &["a", "b", "c"][..]),
+        (&["a", "b", "c"], &["a", "b", "d"]),
+        (&["a", "b"], &["a", "b"]),
+    ] {
         let refused = usable(before, after).unwrap_err();
         assert!(refused.starts_with("ports were added or removed in that part"), "{refused}");
     }

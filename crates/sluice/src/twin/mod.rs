@@ -319,7 +319,7 @@ mod tests {
         let frames = |traffic: &sim::scenario::Traffic| traffic.trace.as_ref().unwrap().frames();
         assert_eq!(scenario.traffic.iter().map(frames).sum::<u64>(), 2601);
         let refused = twin(&["--config", &config]).unwrap_err();
-        assert!(refused.contains("exist"), "the files are there: {refused}");
+        assert!(refused.contains("the file exists: name another one"), "{refused}");
         twin(&["--config", &config, "--force", "--json", "--to", "5ms"]).unwrap();
         for (options, what) in [
             (&[][..], "--config <FILE>"),

@@ -173,7 +173,9 @@ pub fn is_usable(
     let is_port = |slot: u8| before.ports.get(usize::from(slot)).is_some_and(|port| !port.is_vacant());
     let has_ports = |frame: &OfferedFrame| is_port(frame.from) && frame.to.is_none_or(is_port);
     if names(before) != names(after) || !offered.frames.iter().all(has_ports) {
-        return Err("ports were added or removed in that part: choose --from and --to without that".to_owned());
+        return Err(
+            "ports were added or removed in that part: choose --from and --to without that".to_owned()
+        );
     }
     Ok(())
 }

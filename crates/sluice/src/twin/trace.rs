@@ -167,7 +167,8 @@ fn head(incident: &Incident, title: &str, duration_ns: Nanos) -> String {
         serde_json::Value::from(title)
     );
     if let Some(turn_ns) = turn_ns(&incident.offered.busy_intervals_ns) {
-        let _ = writeln!(text, "turn = \"{turn_ns}ns\" # the median of the recorded loop, weighted by frames");
+        let _ =
+            writeln!(text, "turn = \"{turn_ns}ns\" # the median of the recorded loop, weighted by frames");
     }
     text
 }
@@ -190,7 +191,8 @@ fn turn_ns(intervals: &[(Nanos, u32)]) -> Option<Nanos> {
 fn hosts(text: &mut String, incident: &Incident, config: &Config, lines: &[Option<Line>]) -> usize {
     let mut ports = 0;
     for (slot, port) in incident.settings.ports.iter().enumerate() {
-        let (Some(Line { bps, .. }), Some(of_file)) = (lines[slot], number(&config.switch, &port.name)) else {
+        let (Some(Line { bps, .. }), Some(of_file)) = (lines[slot], number(&config.switch, &port.name))
+        else {
             continue;
         };
         let ([received, transmitted, dropped], xoff) = incident.counts(slot);
