@@ -8,22 +8,31 @@ use sim::results::TrafficOutcome;
 use sim::scenario::{Scenario, parse};
 use sim::{Results, Simulation};
 
+/// XOFF at 64 cells of priority 3: 16 frames of 1000 bytes.
+const SMALL: &str = "\
+[buffer]
+cell_bytes = 256
+total_cells = 65536
+headroom_cells = 12288
+[port-defaults.pfc]
+mode = \"on\"
+no_drop = [3]
+[port-defaults.pfc.priority.3]
+xoff = { static_cells = 64 }
+headroom_cells = 1000
+";
+
 /// Hosts `h1` to `h{hosts}` at 100G on one switch, and this traffic.
 fn star(hosts: usize, duration: &str, traffic: &str) -> Scenario {
     let text = format!(
         "duration = \"{duration}\"\n[network]\nkind = \"leaf-spine\"\nleaves = 1\nspines = 1\nhosts_per_leaf = {hosts}\n{traffic}"
     );
-    let mut load = |path: &str| {
-        match path {
+    let mut load = |path: &str| match path {
         "two.txt" => Ok("1000 50\n1000 50\n9000 50\n9000 100\n".to_owned()),
-        "many.csv" => Ok("0,1000,500\n400000,1500,500\n".to_owned()),
-        "small.toml" => Ok("[buffer]\ncell_bytes = 256\ntotal_cells = 65536\nheadroom_cells = 12288\n\
-                            [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\
-                            [port-defaults.pfc.priority.3]\nxoff = { static_cells = 64 }\nheadroom_cells = 1000\n"
-            .to_owned()),
         "frames.csv" => Ok("0,60\n1000,1000,2\n1500,1500\n".to_owned()),
+        "many.csv" => Ok("0,1000,500\n400000,1500,500\n".to_owned()),
+        "small.toml" => Ok(SMALL.to_owned()),
         _ => Err(format!("{path} is not there")),
-    }
     };
     parse("test.toml", &text, &mut load).unwrap_or_else(|mistakes| {
         panic!("{}", mistakes.iter().map(|mistakes| format!("{mistakes}\n")).collect::<String>())
@@ -77,8 +86,8 @@ fn a_trace_has_the_times_and_lengths_of_its_file() {
     assert!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
 }
 
-/// Frames that are due while their sender is paused, the second half of them 410 us after the start,
-/// are sent when the pause ends: 64 cells of 256 bytes are 16 frames.
+/// Frames that are due while their sender is paused, half of them at its beginning, are sent when
+/// the pause ends.
 #[test]
 fn frames_of_a_trace_wait_while_their_sender_is_paused() {
     let flow = "name = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nstart = \"10us\"\nframes = \"many.csv\"";
