@@ -394,9 +394,9 @@ fn a_part_begins_with_the_pause_in_force() {
     simulate(&text, &[]);
 }
 
-/// A port that was added, renamed or removed meanwhile, and a frame from a slot that had none.
+/// A port that was added or renamed meanwhile, a frame of a slot that had no port, and too much.
 #[test]
-fn ports_that_change_are_refused() {
+fn what_a_scenario_cannot_have_is_refused() {
     let (_folder, file) = record();
     let offered = recording::read(&file, 0, None).unwrap().offered;
     let of = |names: &[&str]| {
@@ -419,6 +419,10 @@ fn ports_that_change_are_refused() {
     let settings = of(&["a", "b", "c"]);
     let refused = recording::is_usable(&offered, (&settings, &settings), 1_000_000_000_001).unwrap_err();
     assert!(refused.starts_with("that part takes longer than 1000 s"), "{refused}");
+    let mut more = offered.clone();
+    more.left_out_frames = 1;
+    let refused = recording::is_usable(&more, (&settings, &settings), 1_000_000).unwrap_err();
+    assert!(refused.starts_with("more than 16,777,216 frames in that part"), "{refused}");
 }
 
 /// A configuration must have the recorded switch's ports, and settings that differ are listed.

@@ -126,6 +126,15 @@ pub fn read(file: &Path, from_ns: Nanos, to_ns: Option<Nanos>) -> Result<Inciden
     if let Err(why) = is_usable(&offered, (&settings, &settings_after), to.since(from)) {
         return misuse(format!("{}: {why}", name()));
     }
+    let mut notes = notes(&offered, &before, gaps, &counts);
+    if settings_after != settings {
+        notes.push("the settings changed meanwhile; those of the beginning are compared".to_owned());
+    }
+    Ok(Incident { settings, from, to, offered, before, after, notes })
+}
+
+/// Returns what a scenario cannot have of a part, one line each.
+fn notes(offered: &Offered, before: &Snapshot, gaps: u64, counts: &EventCounts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut add = |count: u64, what: &str| {
         if count > 0 {
@@ -138,10 +147,7 @@ pub fn read(file: &Path, from_ns: Nanos, to_ns: Option<Nanos>) -> Result<Inciden
     let queues = before.ports.iter().flat_map(|port| &port.queues);
     add(queues.map(|queue| queue.waiting_frames).sum(), "frames that waited in queues at the beginning");
     add(offered.not_forwarded_frames, "frames that no bridge forwards, as invalid ones and LLDP");
-    if settings_after != settings {
-        notes.push("the settings changed meanwhile; those of the beginning are compared".to_owned());
-    }
-    Ok(Incident { settings, from, to, offered, before, after, notes })
+    notes
 }
 
 /// Returns the present counters and settings. `None` before the first checkpoint, and in a gap.
