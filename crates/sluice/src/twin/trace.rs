@@ -492,8 +492,8 @@ mod tests {
         }
     }
 
-    /// 10 s of a frame each ms, and 10 ms of 1000 a ms in a loop of 4 us: most iterations slept, but
-    /// half of the frames came while it did not.
+    /// 10 s of a frame each ms, and 10 ms of 1000 each ms in a loop of 4 us: most iterations slept,
+    /// but half of the frames came while none did.
     #[test]
     fn the_turn_is_that_of_the_median_frame() {
         let sleeps = std::iter::repeat_n((1_000_000, 1), 10_000);
