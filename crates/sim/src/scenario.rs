@@ -19,6 +19,7 @@ pub(crate) mod types;
 mod validate;
 
 pub use self::file::parse;
+pub use self::links::DELAY_NS_PER_M;
 pub use self::parse::TIMES;
 pub use self::types::*;
 pub use endpoint::dcqcn::DcqcnSettings;

@@ -160,6 +160,11 @@ const CHANGES: &[(&str, &str)] = &[
     ("to = \"h3\"", "to = \"h3\"\nframes = \"none.csv\""),
     ("to = \"h3\"", "to = \"h3\"\nframes = \"short.csv\""),
     ("to = \"h3\"", "to = \"h3\"\nframes = \"jumbo.csv\""),
+    ("to = \"h3\"", "to = \"h3\"\nframes = \"late.csv\""),
+    (
+        "to = \"h3\"",
+        "to = \"h3\"\nframes = \"many.csv\"\n[[traffic]]\nname = \"more\"\nfrom = \"h1\"\nto = \"h2\"\nframes = \"many.csv\"",
+    ),
     ("to = \"h3\"", "to = \"h3\"\nframes = \"frames.csv\"\nrate = \"1G\"\nframe_bytes = 64"),
     ("to = \"h3\"", "to = \"h3\"\npattern = \"trace\""),
     ("to = \"h3\"", "to = \"h3\"\npattern = \"constant\"\nframes = \"frames.csv\""),

@@ -8,6 +8,20 @@ use sim::results::TrafficOutcome;
 use sim::scenario::{Scenario, parse};
 use sim::{Results, Simulation};
 
+/// XOFF at 64 cells of priority 3: 16 frames of 1000 bytes.
+const SMALL: &str = "\
+[buffer]
+cell_bytes = 256
+total_cells = 65536
+headroom_cells = 12288
+[port-defaults.pfc]
+mode = \"on\"
+no_drop = [3]
+[port-defaults.pfc.priority.3]
+xoff = { static_cells = 64 }
+headroom_cells = 1000
+";
+
 /// Hosts `h1` to `h{hosts}` at 100G on one switch, and this traffic.
 fn star(hosts: usize, duration: &str, traffic: &str) -> Scenario {
     let text = format!(
@@ -16,6 +30,8 @@ fn star(hosts: usize, duration: &str, traffic: &str) -> Scenario {
     let mut load = |path: &str| match path {
         "two.txt" => Ok("1000 50\n1000 50\n9000 50\n9000 100\n".to_owned()),
         "frames.csv" => Ok("0,60\n1000,1000,2\n1500,1500\n".to_owned()),
+        "many.csv" => Ok("0,1000,500\n400000,1500,500\n".to_owned()),
+        "small.toml" => Ok(SMALL.to_owned()),
         _ => Err(format!("{path} is not there")),
     };
     parse("test.toml", &text, &mut load).unwrap_or_else(|mistakes| {
@@ -70,15 +86,19 @@ fn a_trace_has_the_times_and_lengths_of_its_file() {
     assert!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
 }
 
-/// Frames that are due while their sender is paused are sent when the pause ends.
+/// Frames that are due while their sender is paused, half of them at its beginning, are sent when
+/// the pause ends.
 #[test]
 fn frames_of_a_trace_wait_while_their_sender_is_paused() {
-    let flow = "name = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nstart = \"10us\"\nframes = \"frames.csv\"";
+    let flow = "name = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nstart = \"10us\"\nframes = \"many.csv\"";
     let other = "name = \"full\"\nfrom = \"h3\"\nto = \"h2\"\nstop = \"500us\"";
     let storm = "[[fault]]\nat = \"0s\"\nstorm = \"h2\"\npriorities = [3]\nfor = \"600us\"\n";
-    let text = format!("{}{}{storm}", traffic(flow), traffic(other));
-    let outcome = run(&star(3, "1ms", &text));
-    assert_eq!(named(&outcome, "t").received_frames, 4);
+    let text = format!("config = \"small.toml\"\n{}{}{storm}", traffic(flow), traffic(other));
+    let outcome = run(&star(3, "2ms", &text));
+    let sender = outcome.hosts.iter().find(|host| host.name == "h1").expect("it is there");
+    assert!(sender.pauses[3] > 0 && sender.paused_ns[3] > 500_000, "{sender:?}");
+    let t = named(&outcome, "t");
+    assert_eq!((t.received_frames, t.received_bytes, t.lost_frames), (1000, 1_250_000, 0));
     assert_eq!(named(&outcome, "full").lost_frames, 0);
 }
 

@@ -41,25 +41,46 @@ pub struct ReceivedPause {
     pub control: Control,
 }
 
+/// The most frames that are collected, pauses included.
+pub const MAX_OFFERED_FRAMES: usize = 1 << 24;
+
 /// What was offered in a part of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Offered {
     /// The data frames, in the order in which they were received.
     pub frames: Vec<OfferedFrame>,
-    /// The pauses, in the order in which they were received.
+    /// The pauses, in the order in which they were received. Of those before the part, the last PFC
+    /// frames of each port, as a pause may last into the part.
     pub pauses: Vec<ReceivedPause>,
     /// Frames that no bridge forwards: invalid ones, and LLDP.
     pub not_forwarded_frames: u64,
-    /// Nanoseconds from each iteration that received frames to the next.
-    pub busy_intervals_ns: Vec<u64>,
-    /// Start of the last iteration, if it received frames.
-    busy_since: Option<Instant>,
+    /// Nanoseconds from each iteration that received frames to the next, and the number of these
+    /// frames.
+    pub busy_intervals_ns: Vec<(u64, u32)>,
+    /// Frames beyond [`MAX_OFFERED_FRAMES`], which were not collected.
+    pub left_out_frames: u64,
+    /// The part has begun: frames are collected, not only pauses.
+    collects_frames: bool,
+    /// Start of the last iteration, and its frames, if it received any.
+    busy_since: Option<(Instant, u32)>,
 }
 
 impl Offered {
+    /// Collects frames from now on.
+    pub(super) fn begin_part(&mut self) {
+        self.collects_frames = true;
+    }
+
     /// Notes a frame that `switch` is about to receive on `port`, with its recorded bytes.
     pub(super) fn note(&mut self, switch: &Switch, arrival: &RxFrame, bytes: &[u8], at: Instant) {
-        self.busy_since = Some(at);
+        if !self.collects_frames {
+            return self.note_early_pause(arrival, bytes, at);
+        }
+        if self.frames.len() + self.pauses.len() >= MAX_OFFERED_FRAMES {
+            self.left_out_frames += 1;
+            return;
+        }
+        self.busy_since.get_or_insert((at, 0)).1 += 1;
         let port = arrival.meta.in_port;
         match arrival.disposition {
             Disposition::Data => self.frames.push(OfferedFrame {
@@ -79,10 +100,23 @@ impl Offered {
         }
     }
 
+    /// Notes a PFC frame before the part, instead of those that it supersedes.
+    fn note_early_pause(&mut self, arrival: &RxFrame, bytes: &[u8], at: Instant) {
+        if arrival.disposition != Disposition::Control {
+            return;
+        }
+        let Ok(control @ Control::Pfc(pfc)) = decode(bytes) else { return };
+        let port = arrival.meta.in_port;
+        self.pauses.retain(|old| {
+            old.port != port || !matches!(old.control, Control::Pfc(old) if old.enable & !pfc.enable == 0)
+        });
+        self.pauses.push(ReceivedPause { at, port, control });
+    }
+
     /// Notes the start of an iteration.
     pub(super) fn begin_iteration(&mut self, now: Instant) {
-        if let Some(since) = self.busy_since.take() {
-            self.busy_intervals_ns.push(now.since(since));
+        if let Some((since, frames)) = self.busy_since.take() {
+            self.busy_intervals_ns.push((now.since(since), frames));
         }
     }
 }

@@ -71,7 +71,7 @@ pub struct Replay<R> {
     /// The last snapshot that the daemon requested.
     requested: Option<Snapshot>,
     totals: Totals,
-    /// What was offered since it was last taken, if it is collected.
+    /// What was offered, if it is collected.
     offered: Option<Offered>,
 }
 
@@ -131,10 +131,20 @@ impl<R: Read> Replay<R> {
         Ok(())
     }
 
-    /// Returns what was offered since the last call, and collects it from now on. Nothing is
-    /// collected before the first call.
+    /// Collects the pauses by peers from now on.
+    pub fn collect_pauses(&mut self) {
+        self.offered.get_or_insert_default();
+    }
+
+    /// Collects the frames and pauses that are offered from now on, at most
+    /// [`MAX_OFFERED_FRAMES`](crate::flight_recorder::offered::MAX_OFFERED_FRAMES).
+    pub fn collect_offered(&mut self) {
+        self.offered.get_or_insert_default().begin_part();
+    }
+
+    /// Returns what was collected, and collects no more.
     pub fn take_offered(&mut self) -> Offered {
-        self.offered.replace(Offered::default()).unwrap_or_default()
+        self.offered.take().unwrap_or_default()
     }
 
     /// Returns the settings of the switch. Returns `None` before the first checkpoint.

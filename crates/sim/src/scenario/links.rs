@@ -16,7 +16,7 @@ use super::tables::{entries, required};
 use super::types::{Link, LinkEnd};
 
 /// Nanoseconds that a bit takes per meter of fiber or copper.
-const DELAY_NS_PER_M: f64 = 5.0;
+pub const DELAY_NS_PER_M: f64 = 5.0;
 /// The longest frame if no length is configured.
 const LONGEST_BYTES: u16 = 9216;
 /// Speed of a link whose speed could not be read.

@@ -26,7 +26,7 @@ use super::tables::{entries, required};
 use super::types::{AckSettings, Collective, Pattern, Start, Traffic};
 use acks::{AckTable, read_rule};
 use sizes::SizeTable;
-use trace::FrameTrace;
+use trace::{FrameTrace, MAX_FRAMES};
 use wire::random::Random;
 
 /// The most traffics of a file.
@@ -152,6 +152,7 @@ pub(super) fn read(
         traffics.push(traffic);
     }
     resolve_after(&traffics, report);
+    limit_traced_frames(&traffics, report);
     traffics
 }
 
@@ -183,6 +184,9 @@ impl TrafficTable {
         };
         let (start_ns, stop_ns) = read_times(&mut section, duration_ns, report);
         let after = read_after(&mut section, report);
+        if !section.has("stop") && !section.has("after") {
+            pattern.rejects_late_frames(&section, (start_ns, duration_ns), report);
+        }
         let acks = AckTable::read(&mut section, report);
         let (ecn, dcqcn) = read_congestion(&mut section, acks.as_ref(), report);
         let table = Self {
@@ -355,6 +359,22 @@ impl PatternTable {
                 let what = "has no effect with the pattern \"trace\": its file has all times and lengths";
                 report.add(&location, what, "leave it out");
             }
+        }
+    }
+
+    /// Rejects frames that are due at or after the end, and would never be sent.
+    fn rejects_late_frames(
+        &self,
+        section: &TableReader,
+        (start_ns, end_ns): (Nanos, Nanos),
+        report: &mut Diagnostics,
+    ) {
+        let (Some(trace), Some(location)) = (&self.trace, section.location_of("frames")) else { return };
+        let late = trace.frames_from(end_ns.saturating_sub(start_ns));
+        if late > 0 && start_ns < end_ns {
+            let (all, end) = (trace.frames(), spell_time(end_ns));
+            let what = format!("{late} of {all} frames are due at or after the end, {end}");
+            report.add(&location, what, "choose a longer duration, or write stop");
         }
     }
 
@@ -554,6 +574,20 @@ fn read_hosts(
         return None;
     }
     Some(hosts)
+}
+
+/// Rejects files that have too many frames together.
+fn limit_traced_frames(traffics: &[TrafficTable], report: &mut Diagnostics) {
+    let mut all = 0;
+    for traffic in traffics {
+        let frames = traffic.pattern.trace.as_ref().map_or(0, FrameTrace::frames);
+        all += frames;
+        if frames > 0 && all > MAX_FRAMES {
+            let what = format!("with those before, the files of traces have {all} frames");
+            report.add(&traffic.location, what, format!("{MAX_FRAMES} are the most; send fewer"));
+            return;
+        }
+    }
 }
 
 /// Reads start and stop.

@@ -18,6 +18,8 @@ pub fn load(path: &str) -> Result<String, String> {
         "wrong.toml" => Ok(ports(&["p1", "p2", "up"], "sped = \"10G\"\n")),
         "frames.csv" => Ok("0,64\n1500,1024,2\n".to_owned()),
         "short.csv" => Ok("0,59\n".to_owned()),
+        "late.csv" => Ok("0,64\n9999999,64\n10000000,64,2\n".to_owned()),
+        "many.csv" => Ok("0,64,9000000\n".to_owned()),
         "jumbo.csv" => Ok("0,9000\n".to_owned()),
         _ => Err("no such file".to_owned()),
     }

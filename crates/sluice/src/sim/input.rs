@@ -63,6 +63,10 @@ pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
     let mut loaded: Vec<String> = Vec::new();
     let mut load = |config: &str| {
         let text = device(folder, config)?;
+        // No setting of a table can have another value.
+        if config.ends_with(TABLE) {
+            return Ok(text);
+        }
         loaded.push(config.to_owned());
         overrides::apply(&text, overrides.iter().filter(|given| given.file.as_deref() == Some(config)))
     };
@@ -91,7 +95,11 @@ pub fn device(folder: &Path, config: &str) -> Result<String, String> {
     match read_file::read(&folder.join(config)) {
         Ok(Text::Whole(text)) if is_sonic(config) => import::of_sonic(&text),
         Ok(Text::Whole(text)) => Ok(text),
-        Ok(Text::TooLong(bytes)) => Err(too_long(config, bytes).list()[0].to_string()), // the only one
+        Ok(Text::TooLong(bytes)) => Err(format!(
+            "{}; a file whose name ends in {TABLE} may have {} MiB",
+            too_long(config, bytes).list()[0], // the only one
+            MAX_TABLE_BYTES >> 20
+        )),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -182,6 +190,29 @@ to = \"h2\"
             unknown.to_string(),
             "--set switch.toml: no switch has this configuration; the scenario names configs/switch.toml"
         );
+    }
+
+    #[test]
+    fn a_table_has_no_settings() {
+        let folder = folder(&SCENARIO.replace("to = \"h2\"", "to = \"h2\"\nframes = \"f.csv\""));
+        fs::write(folder.path().join("f.csv"), "0,64\n").unwrap();
+        let file = folder.path().join("scenario.toml");
+        assert!(read(&file, &[]).unwrap().traffic[0].trace.is_some());
+        let RunError::Other(refused) = read(&file, &["f.csv:x=1".parse().unwrap()]).unwrap_err() else {
+            panic!("it is no mistake of the scenario")
+        };
+        assert_eq!(
+            refused.to_string(),
+            "--set f.csv: no switch has this configuration; the scenario names configs/switch.toml"
+        );
+    }
+
+    #[test]
+    fn a_long_file_is_refused() {
+        let folder = folder(SCENARIO);
+        fs::write(folder.path().join("frames.txt"), vec![b'0'; (1 << 20) + 1]).unwrap();
+        let refused = device(folder.path(), "frames.txt").unwrap_err();
+        assert!(refused.ends_with("; a file whose name ends in .csv may have 256 MiB"), "{refused}");
     }
 
     #[test]

@@ -371,8 +371,58 @@ fn a_part_of_a_recording_has_its_frames_and_pauses() {
     assert!(of_part * 5 < all && of_part > 100, "{of_part} of {all}");
     let text = trace::text(&recording::read(&file, 0, Some(9_000_000)).unwrap(), &config(), "part").unwrap();
     assert!(text.scenario.contains("storm      = \"host2\"\npriorities = [3]\n"), "{}", text.scenario);
-    let none = recording::read(&file, 24_000_000, None).err().unwrap().to_string();
+    let refused = |from, to| recording::read(&file, from, to).err().unwrap().to_string();
+    let none = refused(24_000_000, None);
     assert!(none.contains("no frame was received in that part"), "{none}");
+    let none = refused(24_000_000, Some(24_500_000));
+    assert!(none.contains("no frame was received from 24 ms to 24.5 ms"), "{none}");
+    assert_eq!(refused(9_000_000, Some(9_000_000)), "--to is not after --from: write a later time");
+}
+
+/// The pause by the receiver began 1 ms before this part and ends 1 ms after its beginning, and
+/// frames of the incast wait in queues.
+#[test]
+fn a_part_begins_with_the_pause_in_force() {
+    let (_folder, file) = record();
+    let part = recording::read(&file, 9_000_000, Some(12_000_000)).unwrap();
+    let frames_before = part.offered.frames.iter().filter(|frame| frame.at < part.from).count();
+    assert_eq!((frames_before, part.offered.pauses.len()), (0, 2));
+    let text = trace::text(&part, &config(), "part").unwrap();
+    assert!(text.scenario.contains("storm      = \"host2\"\npriorities = [3]\n"), "{}", text.scenario);
+    let waited = |note: &String| note.ends_with("frames that waited in queues at the beginning");
+    assert!(text.notes.len() == 1 && text.notes.iter().all(waited), "{:?}", text.notes);
+    simulate(&text, &[]);
+}
+
+/// A port that was added or renamed meanwhile, a frame of a slot that had no port, and too much.
+#[test]
+fn what_a_scenario_cannot_have_is_refused() {
+    let (_folder, file) = record();
+    let offered = recording::read(&file, 0, None).unwrap().offered;
+    let of = |names: &[&str]| {
+        let port = |name: &&str| format!("[port.{name}]\ninterface = \"{name}\"\nspeed = \"1G\"\n");
+        let text: String = names.iter().map(port).collect();
+        config::parse("switch.toml", &text).unwrap().switch
+    };
+    let usable = |before: &[&str], after: &[&str]| {
+        recording::is_usable(&offered, (&of(before), &of(after)), 1_000_000)
+    };
+    assert_eq!(usable(&["a", "b", "c"], &["a", "b", "c"]), Ok(()));
+    for (before, after) in [
+        (&["a", "b"][..], &["a", "b", "c"][..]),
+        (&["a", "b", "c"], &["a", "b", "d"]),
+        (&["a", "b"], &["a", "b"]),
+    ] {
+        let refused = usable(before, after).unwrap_err();
+        assert!(refused.starts_with("ports were added or removed in that part"), "{refused}");
+    }
+    let settings = of(&["a", "b", "c"]);
+    let refused = recording::is_usable(&offered, (&settings, &settings), 1_000_000_000_001).unwrap_err();
+    assert!(refused.starts_with("that part takes longer than 1000 s"), "{refused}");
+    let mut more = offered.clone();
+    more.left_out_frames = 1;
+    let refused = recording::is_usable(&more, (&settings, &settings), 1_000_000).unwrap_err();
+    assert!(refused.starts_with("more than 16,777,216 frames in that part"), "{refused}");
 }
 
 /// A configuration must have the recorded switch's ports, and settings that differ are listed.

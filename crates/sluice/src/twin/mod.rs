@@ -102,6 +102,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Writes the scenario and its configuration.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.daemon.is_named() && (arguments.recording.is_some() || arguments.counters.is_some()) {
+        return misuse("--socket has no effect with --recording or --counters: leave it out");
+    }
     match (&arguments.recording, &arguments.config) {
         (Some(file), Some(config)) => of_recording(arguments, file, config),
         (None, Some(_)) if arguments.counters.is_none() => {
@@ -138,7 +141,7 @@ fn of_recording(arguments: &Arguments, file: &Path, config_file: &Path) -> Resul
     output::print(&format!(
         "{path}: {ports} ports, {flows} flows, {frames} frames in {}; each arrives when it was recorded, or up to \
          {early} earlier",
-        time(incident.duration_ns())
+        time(twin.duration_ns)
     ))
 }
 
@@ -315,13 +318,19 @@ mod tests {
         assert_eq!((scenario.traffic.len(), scenario.links.len(), scenario.faults.len()), (4, 3, 1));
         let frames = |traffic: &sim::scenario::Traffic| traffic.trace.as_ref().unwrap().frames();
         assert_eq!(scenario.traffic.iter().map(frames).sum::<u64>(), 2601);
-        assert!(twin(&["--config", &config]).is_err(), "the files are there");
+        let refused = twin(&["--config", &config]).unwrap_err();
+        assert!(refused.contains("the file exists: name another one"), "{refused}");
         twin(&["--config", &config, "--force", "--json", "--to", "5ms"]).unwrap();
         for (options, what) in [
             (&[][..], "--config <FILE>"),
             (&["--config", &config, "--counters", "x"], "cannot be used with"),
             (&["--config", &config, "--burst", "64000"], "cannot be used with"),
             (&["--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
+            (&["--config", &config, "--socket", "x.sock"], "--socket has no effect with --recording"),
+            (
+                &["--config", &config, "--from", "5ms", "--to", "5ms"],
+                "--to is not after --from: write a later time",
+            ),
         ] {
             let refused = twin(options).unwrap_err();
             assert!(refused.contains(what), "{refused}");

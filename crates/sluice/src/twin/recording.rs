@@ -9,16 +9,19 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use config::Config;
-use dataplane::flight_recorder::offered::Offered;
+use dataplane::flight_recorder::offered::{MAX_OFFERED_FRAMES, Offered, OfferedFrame};
 use switch::monitor::counters::{GroupSnapshot, PortSnapshot};
 use switch::{Event, Instant, Nanos, Snapshot, SwitchSettings};
 
 use crate::exit::misuse;
-use crate::record;
+use crate::output::grouped;
+use crate::record::{self, FileReplay};
 use crate::sim::format::time;
 
 /// The most differences of settings that are listed.
 const MAX_DIFFERENCES: usize = 8;
+/// The longest part: a scenario takes at most this long.
+const MAX_DURATION_NS: Nanos = 1_000_000_000_000;
 
 /// A part of a recording.
 pub struct Incident {
@@ -57,51 +60,130 @@ impl Incident {
     }
 }
 
+/// What is counted of a part.
+#[derive(Default)]
+struct EventCounts {
+    link_changes: u64,
+    kernel_dropped_frames: u64,
+}
+
+impl EventCounts {
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::PortUp { .. } | Event::PortDown { .. } => self.link_changes += 1,
+            Event::KernelDropped { frames, .. } => self.kernel_dropped_frames += frames,
+            _ => {}
+        }
+    }
+}
+
 /// Reads a part of a recording, between times since its beginning.
 ///
 /// # Errors
-/// The file is no recording, is damaged, or has nothing in that part.
+/// The file is no recording, is damaged, or that part of it has no frames, too many, or ports that
+/// were added or removed.
 pub fn read(file: &Path, from_ns: Nanos, to_ns: Option<Nanos>) -> Result<Incident> {
+    if to_ns.is_some_and(|to_ns| to_ns <= from_ns) {
+        return misuse("--to is not after --from: write a later time");
+    }
     let name = || file.display().to_string();
     let mut replay = record::open(file)?;
-    let mut link_changes = 0;
-    let mut note = |_: Instant, event: Event| {
-        link_changes += u64::from(matches!(event, Event::PortUp { .. } | Event::PortDown { .. }));
-    };
-    let _ = replay.take_offered();
-    replay.run_until(Instant(1), &mut note).with_context(name)?;
+    replay.collect_pauses();
+    replay.run_until(Instant(1), &mut |_, _| {}).with_context(name)?;
     let start = replay.totals().from;
     if from_ns > 0 {
-        replay.run_until(start + from_ns, &mut note).with_context(name)?;
-        let _ = replay.take_offered();
+        replay.run_until(start + from_ns, &mut |_, _| {}).with_context(name)?;
     }
-    let before = replay.snapshot().with_context(|| format!("{}: the recording is empty", name()))?;
-    let settings = replay.settings().cloned().context("the recording is empty")?;
+    replay.collect_offered();
+    let Some((before, settings)) = state(&mut replay) else {
+        return misuse(format!("{}: the recording is empty, or ends with a gap before --from", name()));
+    };
     let (from, gaps) = (replay.totals().to, replay.totals().gaps);
+    let mut counts = EventCounts::default();
     let end = to_ns.map_or(Instant::NEVER, |to_ns| start + to_ns);
-    replay.run_until(end, &mut note).with_context(name)?;
-    let after = replay.snapshot().with_context(|| format!("{}: the recording is empty", name()))?;
-    let (to, offered) = (replay.totals().to, replay.take_offered());
-    if offered.frames.is_empty() {
-        let whole = time(to.since(start));
+    replay.run_until(end, &mut |_, event| counts.note(event)).with_context(name)?;
+    let (to, gaps, offered) = (replay.totals().to, replay.totals().gaps - gaps, replay.take_offered());
+    let Some((after, settings_after)) = state(&mut replay) else {
         return misuse(format!(
-            "{}: no frame was received in that part: the recording has {whole}, choose other --from and --to",
+            "{}: the state of the switch at the end of that part is not in the recording, as a gap came before: \
+             choose an earlier --to",
             name()
         ));
+    };
+    if offered.frames.is_empty() {
+        let whole = time(to.since(start));
+        return misuse(match to_ns {
+            Some(to_ns) => {
+                let (from, to) = (time(from_ns), time(to_ns));
+                format!("{}: no frame was received from {from} to {to}: choose other --from and --to", name())
+            }
+            None => format!(
+                "{}: no frame was received in that part: the recording has {whole}, choose other --from and --to",
+                name()
+            ),
+        });
     }
+    if let Err(why) = is_usable(&offered, (&settings, &settings_after), to.since(from)) {
+        return misuse(format!("{}: {why}", name()));
+    }
+    let mut notes = notes(&offered, &before, gaps, &counts);
+    if settings_after != settings {
+        notes.push("the settings changed meanwhile; those of the beginning are compared".to_owned());
+    }
+    Ok(Incident { settings, from, to, offered, before, after, notes })
+}
+
+/// Returns what a scenario cannot have of a part, one line each.
+fn notes(offered: &Offered, before: &Snapshot, gaps: u64, counts: &EventCounts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut add = |count: u64, what: &str| {
         if count > 0 {
             notes.push(format!("not in the scenario: {count} {what}"));
         }
     };
-    add(replay.totals().gaps - gaps, "gaps, of which the recording has no frames");
-    add(link_changes, "changes of ports, up or down, in the whole recording");
+    add(gaps, "gaps, of which the recording has no frames");
+    add(counts.link_changes, "changes of ports, up or down, in that part");
+    add(counts.kernel_dropped_frames, "frames that the kernel or the NIC dropped");
+    let queues = before.ports.iter().flat_map(|port| &port.queues);
+    add(queues.map(|queue| queue.waiting_frames).sum(), "frames that waited in queues at the beginning");
     add(offered.not_forwarded_frames, "frames that no bridge forwards, as invalid ones and LLDP");
-    if replay.settings() != Some(&settings) {
-        notes.push("the settings changed meanwhile; those of the beginning are compared".to_owned());
+    notes
+}
+
+/// Returns the present counters and settings. `None` before the first checkpoint, and in a gap.
+fn state(replay: &mut FileReplay) -> Option<(Snapshot, SwitchSettings)> {
+    let snapshot = replay.snapshot()?;
+    Some((snapshot, replay.settings()?.clone()))
+}
+
+/// Checks that a scenario can have a part of a recording, with the settings before and after it.
+///
+/// # Errors
+/// Why it cannot.
+pub fn is_usable(
+    offered: &Offered,
+    (before, after): (&SwitchSettings, &SwitchSettings),
+    duration_ns: Nanos,
+) -> Result<(), String> {
+    if offered.left_out_frames > 0 {
+        let most = grouped(MAX_OFFERED_FRAMES as u64);
+        return Err(format!("more than {most} frames in that part: take a shorter one with --from and --to"));
     }
-    Ok(Incident { settings, from, to, offered, before, after, notes })
+    if duration_ns > MAX_DURATION_NS {
+        let most = time(MAX_DURATION_NS);
+        return Err(format!("that part takes longer than {most}: take a shorter part with --from and --to"));
+    }
+    let names = |settings: &SwitchSettings| {
+        settings.ports.iter().map(|port| port.name.clone()).collect::<Vec<String>>()
+    };
+    let is_port = |slot: u8| before.ports.get(usize::from(slot)).is_some_and(|port| !port.is_vacant());
+    let has_ports = |frame: &OfferedFrame| is_port(frame.from) && frame.to.is_none_or(is_port);
+    if names(before) != names(after) || !offered.frames.iter().all(has_ports) {
+        return Err(
+            "ports were added or removed in that part: choose --from and --to without that".to_owned()
+        );
+    }
+    Ok(())
 }
 
 /// Returns the differences between the settings of a recording and a configuration, one line each.

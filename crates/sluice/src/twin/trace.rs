@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use config::Config;
 use dataplane::flight_recorder::offered::{Offered, OfferedFrame};
+use sim::scenario::{DELAY_NS_PER_M, FrameTrace};
 use switch::frame::meta::QosClass;
 use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
 use switch::{FrameId, Nanos, PortSettings, RxDesc, Switch, SwitchSettings};
@@ -52,21 +53,40 @@ struct FlowFrames {
     frames: usize,
 }
 
+/// The link of a port.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    bps: u64,
+    propagation_ns: Nanos,
+}
+
+impl Line {
+    /// Returns the time of a frame on the wire in picoseconds.
+    fn wire_ps(self, len: u16) -> i64 {
+        let bits = (u128::from(len) + u128::from(WIRE_OVERHEAD_BYTES)) * 8;
+        i64::try_from(bits * PS_OF_SECOND / u128::from(self.bps)).unwrap_or(i64::MAX / 4)
+    }
+
+    fn propagation_ps(self) -> i64 {
+        self.propagation_ns as i64 * 1000
+    }
+}
+
 /// Builds the scenario.
 ///
 /// # Errors
 /// The speed of a port is not known, or nothing can be simulated.
 pub fn text(incident: &Incident, config: &Config, title: &str) -> Result<Text, String> {
     let mut notes = incident.notes.clone();
-    let speeds = speeds(incident, config)?;
-    let starts = starts(incident, &speeds);
+    let lines = lines(incident, config)?;
+    let starts = starts(incident, &lines);
     // The first frame begins at 0.
     let lead_ps = starts.iter().flatten().min().map_or(0, |first| first.min(&0).unsigned_abs());
     let lead_ns = lead_ps.div_ceil(1000);
-    let earliest_ns = earliest_ns(incident, &starts, &speeds);
+    let earliest_ns = earliest_ns(incident, &starts, &lines);
     let duration_ns = incident.duration_ns() + lead_ns;
     let mut text = head(incident, title, duration_ns);
-    let ports = hosts(&mut text, incident, config, &speeds);
+    let ports = hosts(&mut text, incident, config, &lines);
     let (mut files, mut frames) = (Vec::new(), 0);
     let classifier = Classifier::new(&incident.settings);
     for (key, flow) in flows(incident, &starts, lead_ns, &mut notes) {
@@ -88,12 +108,18 @@ pub fn text(incident: &Incident, config: &Config, title: &str) -> Result<Text, S
     if frames == 0 {
         return Err("no frame was received for another port: there is nothing to simulate".to_owned());
     }
-    pauses(&mut text, incident, &speeds, lead_ns, &mut notes);
+    pauses(&mut text, incident, &lines, lead_ns, &mut notes);
     text += "\n[[expect]]\nno_drop_lost = 0\n";
     Ok(Text { scenario: text, files, ports, frames, duration_ns, earliest_ns, notes })
 }
 
-/// Collects the frames of each flow. Notes those that have no receiver.
+/// Returns the length with which a frame is simulated: veth devices carry shorter and longer ones
+/// than a link.
+fn simulated_len(frame: &OfferedFrame) -> u16 {
+    frame.len.clamp(*FrameTrace::FRAME_BYTES.start(), *FrameTrace::FRAME_BYTES.end())
+}
+
+/// Collects the frames of each flow. Notes those that have no receiver, or another length.
 fn flows(
     incident: &Incident,
     starts: &[Option<i64>],
@@ -101,16 +127,18 @@ fn flows(
     notes: &mut Vec<String>,
 ) -> BTreeMap<FlowKey, FlowFrames> {
     let mut flows: BTreeMap<FlowKey, FlowFrames> = BTreeMap::new();
-    let (mut flooded, mut back) = (0, 0);
+    let (mut flooded, mut back, mut longer, mut shorter) = (0, 0, 0, 0);
     for (frame, start) in incident.offered.frames.iter().zip(starts) {
-        let &OfferedFrame { from, to, len, class, dscp, is_ect, .. } = frame;
+        let &OfferedFrame { from, to, class, dscp, is_ect, .. } = frame;
         flooded += u64::from(to.is_none());
         back += u64::from(to == Some(from));
         let (Some(start), Some(to)) = (start, to.filter(|to| *to != from)) else { continue };
         let key = (from, to, [class.priority, class.queue, class.drop_level as u8], dscp, is_ect);
         let none = || FlowFrames { class, lines: String::new(), frames: 0 };
         let flow = flows.entry(key).or_insert_with(none);
-        let at_ns = (start + lead_ns as i64 * 1000) / 1000;
+        let (at_ns, len) = ((start + lead_ns as i64 * 1000) / 1000, simulated_len(frame));
+        longer += u64::from(len > frame.len);
+        shorter += u64::from(len < frame.len);
         let _ = writeln!(flow.lines, "{at_ns},{len}");
         flow.frames += 1;
     }
@@ -122,6 +150,13 @@ fn flows(
             notes.push(format!("not in the scenario: {count} {what}"));
         }
     }
+    let (least, most) = (FrameTrace::FRAME_BYTES.start(), FrameTrace::FRAME_BYTES.end());
+    if longer > 0 {
+        notes.push(format!("{longer} frames have {least} bytes instead of fewer"));
+    }
+    if shorter > 0 {
+        notes.push(format!("{shorter} frames have {most} bytes instead of more"));
+    }
     flows
 }
 
@@ -131,20 +166,33 @@ fn head(incident: &Incident, title: &str, duration_ns: Nanos) -> String {
          title    = {}\nduration = \"{duration_ns}ns\"\n\n[switch.switch]\nconfig = \"switch.toml\"\n",
         serde_json::Value::from(title)
     );
-    let intervals = &mut incident.offered.busy_intervals_ns.clone();
-    if !intervals.is_empty() {
-        let middle = intervals.len() / 2;
-        let median = *intervals.select_nth_unstable(middle).1;
-        let _ = writeln!(text, "turn = \"{median}ns\" # the median of the recorded loop, where frames came");
+    if let Some(turn_ns) = turn_ns(&incident.offered.busy_intervals_ns) {
+        let _ =
+            writeln!(text, "turn = \"{turn_ns}ns\" # the median of the recorded loop, weighted by frames");
     }
     text
 }
 
+/// Returns the interval of the loop for the median frame: a loop that sleeps while few frames come
+/// has many long intervals, but few frames in them. `None` without frames.
+fn turn_ns(intervals: &[(Nanos, u32)]) -> Option<Nanos> {
+    let mut sorted = intervals.to_vec();
+    sorted.sort_unstable();
+    let all: u64 = sorted.iter().map(|(_, frames)| u64::from(*frames)).sum();
+    let mut seen = 0;
+    let mut is_median = |frames: u32| {
+        seen += u64::from(frames);
+        seen * 2 >= all
+    };
+    sorted.into_iter().find(|(_, frames)| is_median(*frames)).map(|(interval_ns, _)| interval_ns)
+}
+
 /// Writes a host on each port that is not vacant and has a speed. Returns their number.
-fn hosts(text: &mut String, incident: &Incident, config: &Config, speeds: &[Option<u64>]) -> usize {
+fn hosts(text: &mut String, incident: &Incident, config: &Config, lines: &[Option<Line>]) -> usize {
     let mut ports = 0;
     for (slot, port) in incident.settings.ports.iter().enumerate() {
-        let (Some(speed), Some(of_file)) = (speeds[slot], number(&config.switch, &port.name)) else {
+        let (Some(Line { bps, .. }), Some(of_file)) = (lines[slot], number(&config.switch, &port.name))
+        else {
             continue;
         };
         let ([received, transmitted, dropped], xoff) = incident.counts(slot);
@@ -163,10 +211,10 @@ fn hosts(text: &mut String, incident: &Incident, config: &Config, speeds: &[Opti
              dropped. XOFF episodes: {xoff}.\n[host.host{slot}]\n\n[[link]]\nends = [\"host{slot}\", \"switch.{name}\"]\n"
         );
         if config.switch.ports[of_file].speed_bps.is_none() {
-            let _ = writeln!(text, "speed = {speed}");
+            let _ = writeln!(text, "speed = {bps}");
         }
         let longest = |frame: &&OfferedFrame| usize::from(frame.from) == slot || frame.to == Some(slot as u8);
-        let longest = incident.offered.frames.iter().filter(longest).map(|frame| frame.len).max();
+        let longest = incident.offered.frames.iter().filter(longest).map(simulated_len).max();
         if let (Some(longest), Some(mtu)) = (longest, config.links[of_file].mtu_bytes)
             && u32::from(longest) > mtu
         {
@@ -177,16 +225,17 @@ fn hosts(text: &mut String, incident: &Incident, config: &Config, speeds: &[Opti
     ports
 }
 
-/// Returns the speed of each port: of its configuration, or else of its link. `None` for a port
-/// without traffic whose speed is not known.
-fn speeds(incident: &Incident, config: &Config) -> Result<Vec<Option<u64>>, String> {
+/// Returns the link of each port. Its speed is that of the configuration, or else of the recorded
+/// link. `None` for a port without traffic whose speed is not known.
+fn lines(incident: &Incident, config: &Config) -> Result<Vec<Option<Line>>, String> {
     let Offered { frames, pauses, .. } = &incident.offered;
     let has_traffic = |slot: usize| {
         frames.iter().any(|frame| usize::from(frame.from) == slot || frame.to == Some(slot as u8))
             || pauses.iter().any(|pause| usize::from(pause.port) == slot)
     };
     let of_port = |(slot, port): (usize, &PortSettings)| {
-        let of_file = number(&config.switch, &port.name).and_then(|at| config.switch.ports[at].speed_bps);
+        let number = number(&config.switch, &port.name);
+        let of_file = number.and_then(|at| config.switch.ports[at].speed_bps);
         let speed = of_file.or(port.speed_bps).or(port.link_speed_bps).filter(|bps| *bps > 0);
         match speed {
             None if has_traffic(slot) => Err(format!(
@@ -194,28 +243,29 @@ fn speeds(incident: &Incident, config: &Config) -> Result<Vec<Option<u64>>, Stri
                  configuration",
                 port.name
             )),
-            speed => Ok(speed),
+            speed => Ok(speed.map(|bps| Line { bps, propagation_ns: propagation_ns(config, number) })),
         }
     };
     incident.settings.ports.iter().enumerate().map(of_port).collect()
 }
 
-/// Returns the time of a frame on the wire in picoseconds.
-fn wire_ps(len: u16, bps: u64) -> i64 {
-    let bits = (u128::from(len) + u128::from(WIRE_OVERHEAD_BYTES)) * 8;
-    i64::try_from(bits * PS_OF_SECOND / u128::from(bps)).unwrap_or(i64::MAX / 4)
+/// Returns the delay of a port's cable, which the simulator has from the configuration too.
+fn propagation_ns(config: &Config, port: Option<usize>) -> Nanos {
+    let cable_m = port.and_then(|port| config.links[port].cable_m).unwrap_or(0);
+    (f64::from(cable_m) * DELAY_NS_PER_M).round() as Nanos
 }
 
 /// Returns when each frame begins on its link, in picoseconds since the beginning: as late as
 /// possible. `None` without a speed.
-fn starts(incident: &Incident, speeds: &[Option<u64>]) -> Vec<Option<i64>> {
-    let mut next = vec![i64::MAX; speeds.len()];
+fn starts(incident: &Incident, lines: &[Option<Line>]) -> Vec<Option<i64>> {
+    // When the frame behind begins.
+    let mut next = vec![i64::MAX; lines.len()];
     let mut starts = vec![None; incident.offered.frames.len()];
     for (frame, start) in incident.offered.frames.iter().zip(&mut starts).rev() {
         let port = usize::from(frame.from);
-        let Some(bps) = speeds[port] else { continue };
-        let recorded = arrival_ps(incident, frame);
-        next[port] = recorded.min(next[port]) - wire_ps(frame.len, bps);
+        let Some(line) = lines[port] else { continue };
+        let end = (arrival_ps(incident, frame) - line.propagation_ps()).min(next[port]);
+        next[port] = end - line.wire_ps(simulated_len(frame));
         *start = Some(next[port]);
     }
     starts
@@ -226,10 +276,11 @@ fn arrival_ps(incident: &Incident, frame: &OfferedFrame) -> i64 {
     frame.at.since(incident.from) as i64 * 1000
 }
 
-fn earliest_ns(incident: &Incident, starts: &[Option<i64>], speeds: &[Option<u64>]) -> Nanos {
+fn earliest_ns(incident: &Incident, starts: &[Option<i64>], lines: &[Option<Line>]) -> Nanos {
     let early = |(frame, start): (&OfferedFrame, &Option<i64>)| {
-        let bps = speeds[usize::from(frame.from)]?;
-        Some(arrival_ps(incident, frame) - ((*start)? + wire_ps(frame.len, bps)))
+        let line = lines[usize::from(frame.from)]?;
+        let arrives_ps = (*start)? + line.wire_ps(simulated_len(frame)) + line.propagation_ps();
+        Some(arrival_ps(incident, frame) - arrives_ps)
     };
     let most = incident.offered.frames.iter().zip(starts).filter_map(early).max();
     most.unwrap_or(0).max(0) as u64 / 1000
@@ -290,20 +341,20 @@ type Interval = (Nanos, Nanos);
 fn pauses(
     text: &mut String,
     incident: &Incident,
-    speeds: &[Option<u64>],
+    lines: &[Option<Line>],
     lead_ns: Nanos,
     notes: &mut Vec<String>,
 ) {
     let mut faults: BTreeMap<(Interval, usize), Set8> = BTreeMap::new();
     let mut whole_link = 0;
-    for (slot, speed) in speeds.iter().enumerate() {
-        let Some(speed) = speed else { continue };
+    for (slot, line) in lines.iter().enumerate() {
+        let Some(line) = line else { continue };
         for priority in 0..PRIORITIES {
             let intervals =
                 intervals(incident, (slot, priority), incident.settings.ports[slot].pause_speed_bps());
             // A frame of PFC takes effect some time after it was sent.
             let early_ns = (FRAME_BYTES as u64 + u64::from(WIRE_OVERHEAD_BYTES) + RESPONSE_BYTES) * 8;
-            let early_ns = early_ns * 1_000_000_000 / speed;
+            let early_ns = early_ns * 1_000_000_000 / line.bps + line.propagation_ns;
             for (start, end) in intervals {
                 let start = (start + lead_ns).saturating_sub(early_ns);
                 let end = (end + lead_ns).saturating_sub(early_ns);
@@ -347,7 +398,7 @@ fn intervals(incident: &Incident, (slot, priority): (usize, usize), pause_bps: u
         if pfc.enable & 1 << priority == 0 {
             continue;
         }
-        let at = pause.at.since(incident.from);
+        let at = pause.at.0;
         let paused_ns = u64::from(pfc.quanta[priority]) * 512 * 1_000_000_000 / pause_bps.max(1);
         let (start, end) = open.unwrap_or((at, at));
         open = if end < at || open.is_none() {
@@ -361,8 +412,10 @@ fn intervals(incident: &Incident, (slot, priority): (usize, usize), pause_bps: u
         };
     }
     intervals.extend(open);
-    let last = incident.duration_ns();
-    intervals.iter().map(|&(start, end)| (start, end.min(last))).collect()
+    // A pause may have begun before.
+    let (from, to) = (incident.from.0, incident.to.0);
+    let clipped = intervals.iter().map(|&(start, end)| (start.max(from), end.min(to)));
+    clipped.filter(|(start, end)| start < end).map(|(start, end)| (start - from, end - from)).collect()
 }
 
 #[cfg(test)]
@@ -415,6 +468,41 @@ mod tests {
         assert!(text.scenario.contains(flow), "{}", text.scenario);
     }
 
+    /// 5 m of cable take 25 ns, by which the host sends earlier: 42 bytes on veth are 60 on a link,
+    /// which take 672 ns.
+    #[test]
+    fn short_frames_are_lengthened_and_cables_take_time() {
+        let (mut incident, config) = incident();
+        let with_cable = CONFIG.replace("interface = \"a\"", "interface = \"a\"\ncable_m = 5");
+        let with_cable = config::parse("x.toml", &with_cable).unwrap();
+        incident.offered.frames = [42, 60, 9217]
+            .into_iter()
+            .zip([20_000, 40_000, 99_900])
+            .map(|(len, at_ns)| frame(&incident.settings, at_ns, len, Some(40)))
+            .collect();
+        for (config, file) in [
+            (config, "# ns, bytes\n19328,60\n25308,60\n25980,9216\n"),
+            (with_cable, "# ns, bytes\n19303,60\n25283,60\n25955,9216\n"),
+        ] {
+            let text = text(&incident, &config, "x").unwrap();
+            assert_eq!(text.files[0].1, file);
+            let notes =
+                ["1 frames have 60 bytes instead of fewer", "1 frames have 9216 bytes instead of more"];
+            assert_eq!(text.notes, notes);
+        }
+    }
+
+    /// 10 s of a frame each ms, and 10 ms of 1000 each ms in a loop of 4 us: most iterations slept,
+    /// but half of the frames came while none did.
+    #[test]
+    fn the_turn_is_that_of_the_median_frame() {
+        let sleeps = std::iter::repeat_n((1_000_000, 1), 10_000);
+        let incast = std::iter::repeat_n((4_000, 4), 2_501);
+        assert_eq!(turn_ns(&sleeps.chain(incast).collect::<Vec<_>>()), Some(4_000));
+        assert_eq!(turn_ns(&[(7, 1), (9, 3)]), Some(9));
+        assert_eq!(turn_ns(&[]), None);
+    }
+
     #[test]
     fn what_has_no_receiver_is_listed() {
         let (mut incident, config) = incident();
@@ -443,6 +531,13 @@ mod tests {
         let found = intervals(&incident, (0, 3), 1_000_000_000);
         assert_eq!(found, [(1_000, 9_120), (20_000, 22_000), (98_000, 100_000)]);
         assert_eq!(intervals(&incident, (0, 4), 1_000_000_000), []);
+        // Of 33 ms, which began 2 us before the beginning; and one that ended before.
+        let early = |(before_ns, quanta): (Nanos, u16)| ReceivedPause {
+            at: Instant(1_000_000 - before_ns),
+            ..pause((0, quanta))
+        };
+        incident.offered.pauses = vec![early((90_000, 10)), early((2_000, 65_535)), pause((3_000, 0))];
+        assert_eq!(intervals(&incident, (0, 3), 1_000_000_000), [(0, 3_000)]);
     }
 
     #[test]

@@ -4,15 +4,15 @@
 //! without FCS, and optionally how many such frames are ready then. Times never decrease. `#`
 //! begins a comment. All flows of the traffic send the same frames.
 
+use std::ops::RangeInclusive;
+
 use config::read::toml_document::{Diagnostics, Setting, quoted};
 use switch::Nanos;
 
 use super::super::parse::{Load, MAX_TIME_NS};
 
-/// The lengths of frames: from the shortest without a tag, which is what a recording may have.
-const FRAME_BYTES: std::ops::RangeInclusive<u16> = 60..=9216;
-/// The most frames of a file.
-const MAX_FRAMES: u64 = 1 << 24;
+/// The most frames of a file, and of all files of a scenario.
+pub(super) const MAX_FRAMES: u64 = 1 << 24;
 
 /// Frames of equal length that are ready at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,10 @@ pub struct FrameTrace {
 }
 
 impl FrameTrace {
+    /// The lengths of frames without FCS. The shortest on a link has 60 bytes without a tag; veth
+    /// devices carry shorter ones, such as ARP replies of 42 bytes.
+    pub const FRAME_BYTES: RangeInclusive<u16> = 60..=9216;
+
     /// The frames, in the order of time.
     pub fn runs(&self) -> &[TraceRun] {
         &self.runs
@@ -44,7 +48,13 @@ impl FrameTrace {
 
     /// Returns the length of the longest frame.
     pub fn longest_frame(&self) -> u16 {
-        self.runs.iter().map(|run| run.len).max().unwrap_or(*FRAME_BYTES.start())
+        self.runs.iter().map(|run| run.len).max().unwrap_or(*Self::FRAME_BYTES.start())
+    }
+
+    /// Returns the number of frames that are ready at or after a time since the start.
+    pub(super) fn frames_from(&self, at_ns: Nanos) -> u64 {
+        let begin = self.runs.partition_point(|run| run.at_ns < at_ns);
+        self.runs[begin..].iter().map(|run| u64::from(run.frames)).sum()
     }
 
     /// Parses the lines of a file.
@@ -62,8 +72,8 @@ impl FrameTrace {
             let run = parse_run(line);
             let run = run.ok_or_else(|| format!("line {number} is no time, bytes and number of frames"))?;
             let TraceRun { at_ns, len, frames } = run;
-            if !FRAME_BYTES.contains(&len) {
-                let (least, most) = (FRAME_BYTES.start(), FRAME_BYTES.end());
+            if !Self::FRAME_BYTES.contains(&len) {
+                let (least, most) = (Self::FRAME_BYTES.start(), Self::FRAME_BYTES.end());
                 return Err(format!("line {number}: a frame has {least} to {most} bytes, not {len}"));
             }
             if at_ns > MAX_TIME_NS || runs.last().is_some_and(|last| last.at_ns > at_ns) {
@@ -111,6 +121,7 @@ mod tests {
         let run = |at_ns, len, frames| TraceRun { at_ns, len, frames };
         assert_eq!(trace.runs(), [run(0, 60, 1), run(5, 1024, 3), run(5, 64, 1)]);
         assert_eq!((trace.frames(), trace.longest_frame()), (5, 1024));
+        assert_eq!([0, 1, 5, 6].map(|at_ns| trace.frames_from(at_ns)), [5, 4, 4, 0]);
     }
 
     #[test]
