@@ -55,12 +55,12 @@ struct FlowFrames {
 
 /// The link of a port.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+struct PortLink {
     bps: u64,
     propagation_ns: Nanos,
 }
 
-impl Line {
+impl PortLink {
     /// Returns the time of a frame on the wire in picoseconds.
     fn wire_ps(self, len: u16) -> i64 {
         let bits = (u128::from(len) + u128::from(WIRE_OVERHEAD_BYTES)) * 8;
@@ -188,10 +188,10 @@ fn turn_ns(intervals: &[(Nanos, u32)]) -> Option<Nanos> {
 }
 
 /// Writes a host on each port that is not vacant and has a speed. Returns their number.
-fn hosts(text: &mut String, incident: &Incident, config: &Config, lines: &[Option<Line>]) -> usize {
+fn hosts(text: &mut String, incident: &Incident, config: &Config, lines: &[Option<PortLink>]) -> usize {
     let mut ports = 0;
     for (slot, port) in incident.settings.ports.iter().enumerate() {
-        let (Some(Line { bps, .. }), Some(of_file)) = (lines[slot], number(&config.switch, &port.name))
+        let (Some(PortLink { bps, .. }), Some(of_file)) = (lines[slot], number(&config.switch, &port.name))
         else {
             continue;
         };
@@ -227,7 +227,7 @@ fn hosts(text: &mut String, incident: &Incident, config: &Config, lines: &[Optio
 
 /// Returns the link of each port. Its speed is that of the configuration, or else of the recorded
 /// link. `None` for a port without traffic whose speed is not known.
-fn lines(incident: &Incident, config: &Config) -> Result<Vec<Option<Line>>, String> {
+fn lines(incident: &Incident, config: &Config) -> Result<Vec<Option<PortLink>>, String> {
     let Offered { frames, pauses, .. } = &incident.offered;
     let has_traffic = |slot: usize| {
         frames.iter().any(|frame| usize::from(frame.from) == slot || frame.to == Some(slot as u8))
@@ -243,7 +243,7 @@ fn lines(incident: &Incident, config: &Config) -> Result<Vec<Option<Line>>, Stri
                  configuration",
                 port.name
             )),
-            speed => Ok(speed.map(|bps| Line { bps, propagation_ns: propagation_ns(config, number) })),
+            speed => Ok(speed.map(|bps| PortLink { bps, propagation_ns: propagation_ns(config, number) })),
         }
     };
     incident.settings.ports.iter().enumerate().map(of_port).collect()
@@ -257,7 +257,7 @@ fn propagation_ns(config: &Config, port: Option<usize>) -> Nanos {
 
 /// Returns when each frame begins on its link, in picoseconds since the beginning: as late as
 /// possible. `None` without a speed.
-fn starts(incident: &Incident, lines: &[Option<Line>]) -> Vec<Option<i64>> {
+fn starts(incident: &Incident, lines: &[Option<PortLink>]) -> Vec<Option<i64>> {
     // When the frame behind begins.
     let mut next = vec![i64::MAX; lines.len()];
     let mut starts = vec![None; incident.offered.frames.len()];
@@ -276,7 +276,7 @@ fn arrival_ps(incident: &Incident, frame: &OfferedFrame) -> i64 {
     frame.at.since(incident.from) as i64 * 1000
 }
 
-fn earliest_ns(incident: &Incident, starts: &[Option<i64>], lines: &[Option<Line>]) -> Nanos {
+fn earliest_ns(incident: &Incident, starts: &[Option<i64>], lines: &[Option<PortLink>]) -> Nanos {
     let early = |(frame, start): (&OfferedFrame, &Option<i64>)| {
         let line = lines[usize::from(frame.from)]?;
         let arrives_ps = (*start)? + line.wire_ps(simulated_len(frame)) + line.propagation_ps();
@@ -341,7 +341,7 @@ type Interval = (Nanos, Nanos);
 fn pauses(
     text: &mut String,
     incident: &Incident,
-    lines: &[Option<Line>],
+    lines: &[Option<PortLink>],
     lead_ns: Nanos,
     notes: &mut Vec<String>,
 ) {

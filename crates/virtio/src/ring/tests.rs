@@ -1,6 +1,6 @@
 //! Rings over memory of this process: the driver's side and the device's, byte by byte. Under Miri
-//! they show that no access leaves the pages of the regions, whatever the guest writes, and that none
-//! of two threads is a race. Source: docs/reliability.md, "Pointers".
+//! they show that no access leaves the pages of the regions, whatever the guest writes, and that
+//! none of two threads is a race. Source: docs/reliability.md, "Pointers".
 
 use std::sync::Arc;
 

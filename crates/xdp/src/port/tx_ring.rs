@@ -80,8 +80,8 @@ impl TxRing {
 
     /// Returns the position at this offset, of the producer or the consumer.
     fn position(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the mapping has an aligned u32 there for as long as it lives, as whoever made the
-        // ring promised. This process and the kernel access it atomically only.
+        // SAFETY: the mapping has an aligned u32 there for as long as it lives, as the ring's maker
+        // promised. This process and the kernel access it atomically only.
         unsafe { AtomicU32::from_ptr(self.mapping.at(offset)) }
     }
 }
