@@ -2,9 +2,9 @@
 //!
 //! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
-//! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs. Where
-//! each frame needs more work (rates, marks at dequeue, flooded frames queued as well), a run is
-//! one frame. Copies of flooded frames leave as their queue entries; they get memory afterwards
+//! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs, as far
+//! as the rate of the port allows. Where each frame needs more work (rates of queues and groups,
+//! marks at dequeue, flooded frames queued as well), a run is one frame. Copies of flooded frames leave as their queue entries; they get memory afterwards
 //! ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or change
 //! their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
 //! "Scheduling" and "Frames in flight"; docs/multi-core.md.
@@ -68,7 +68,7 @@ impl Egress {
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged.known(), self.in_flight_bytes);
         while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
             let Some(turn) = self.pick_known(backlogged, store) else { break };
-            let run = self.dequeue_run(&turn, room, in_flight_bytes, store, out);
+            let run = self.dequeue_run(&turn, room, (in_flight_bytes, u32::MAX), store, out);
             room -= run.frames;
             in_flight_bytes += run.bytes;
             if self.queues[turn.queue & 7].waiting.is_empty() {
@@ -90,6 +90,7 @@ impl Egress {
     ) {
         let is_shaped = self.is_shaped();
         let has_copies = self.copies > 0;
+        let runs_are_long = self.shaped.is_empty();
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
         let can_cut_short = is_shaped || !blocked.is_empty();
         if can_cut_short {
@@ -102,8 +103,9 @@ impl Egress {
             let q = turn.queue;
             let fifo = FifoSet::of(q, flooded);
             let run = if !self.run_fifos.and(fifo).is_empty() && !has_copies {
-                let most = if is_shaped || is_mixed { 1 } else { room };
-                self.dequeue_run(&turn, most, in_flight_bytes, store, out)
+                let most = if runs_are_long && !is_mixed { room } else { 1 };
+                let link_bytes = self.shaper.bytes_until_busy(now);
+                self.dequeue_run(&turn, most, (in_flight_bytes, link_bytes), store, out)
             } else {
                 self.dequeue_one((q, flooded), (store, out), now)
             };
@@ -114,7 +116,7 @@ impl Egress {
             self.scheduler.sent(&turn, run.frames, run.bytes, backlogged.queues().bits());
             if can_cut_short {
                 if is_shaped {
-                    self.consume_tokens(q, run.bytes as u16, now);
+                    self.consume_tokens(q, &run, now);
                     blocked = self.blocked(now);
                 }
                 self.end_blocked_turns(backlogged, blocked, room, in_flight_bytes);
@@ -173,19 +175,26 @@ impl Egress {
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
     }
 
-    /// Takes frames of a queue that no WRED checks now, at least one, until the turn of another.
+    /// Takes frames of a queue that no WRED checks now, at least one, until the turn of another, or
+    /// until the link has taken `link_bytes`. Where these or the group limit the run, each frame
+    /// counts as on the wire; a run that ends early for that is continued by the next pick.
     #[inline(always)] // once in each loop of `dequeue`
     fn dequeue_run(
         &mut self,
         turn: &QueueTurn,
         room: u32,
-        in_flight_bytes: u32,
+        (in_flight_bytes, link_bytes): (u32, u32),
         store: &FrameQueues,
         out: &mut Vec<TxDesc>,
     ) -> DequeuedRun {
-        let bytes_before_last = self.in_flight_limit_bytes - in_flight_bytes;
+        let is_on_wire = turn.wire_bytes.min(link_bytes) < u32::MAX;
         let queue = &mut self.queues[turn.queue & 7];
-        let most = DequeueLimit { frames: turn.frames.min(room), bytes: turn.bytes, bytes_before_last };
+        let most = DequeueLimit {
+            frames: turn.frames.min(room),
+            bytes: turn.bytes.min(turn.wire_bytes),
+            bytes_before_last: (self.in_flight_limit_bytes - in_flight_bytes).min(link_bytes),
+            overhead_bytes: if is_on_wire { self.scheduler.overhead_bytes() } else { 0 },
+        };
         let run = store.pop_run((turn.queue as u8, &mut queue.waiting), &most, out);
         queue.dequeue_run(run.cells);
         run
@@ -245,13 +254,12 @@ impl Egress {
         (tag, is_marked)
     }
 
-    /// Charges a frame of `len` bytes to the rate of the port, and to the rates of its queue and
-    /// group.
+    /// Charges frames to the rate of the port, and to the rates of their queue and group.
     #[inline(always)] // once in `dequeue_any`
-    fn consume_tokens(&mut self, q: usize, len: u16, now: Instant) {
-        self.shaper.take(len, now);
+    fn consume_tokens(&mut self, q: usize, run: &DequeuedRun, now: Instant) {
+        self.shaper.take_run(run.frames, run.bytes, now);
         for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
-            shaped.shaper.take(len, now);
+            shaped.shaper.take_run(run.frames, run.bytes, now);
         }
     }
 }

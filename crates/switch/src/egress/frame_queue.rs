@@ -86,6 +86,8 @@ pub struct DequeueLimit {
     pub bytes: u32,
     /// Bytes at which the run ends: no frame follows once this many have been taken.
     pub bytes_before_last: u32,
+    /// What each frame counts beyond its own bytes, in both limits.
+    pub overhead_bytes: u32,
 }
 
 /// Frames of one queue that are taken together.
@@ -244,18 +246,19 @@ impl FrameQueues {
         out: &mut Vec<TxDesc>,
     ) -> DequeuedRun {
         let mut run = DequeuedRun::default();
+        let mut counted = 0;
         let mut number = list.head;
         let mut slot = &self.slots[number as usize];
         loop {
             let (len, next) = (slot.meta.len, slot.next);
             out.push(TxDesc { queue, ..TxDesc::new(FrameId::new(number - 1), len) });
             run.frames += 1;
-            run.bytes += u32::from(len);
+            counted += u32::from(len) + most.overhead_bytes;
             run.cells += u32::from(slot.meta.cells);
             (number, slot) = (next, &self.slots[next as usize]);
             let goes_on = run.frames < most.frames
-                && run.bytes < most.bytes_before_last
-                && run.bytes + u32::from(slot.meta.len) <= most.bytes;
+                && counted < most.bytes_before_last
+                && counted + u32::from(slot.meta.len) + most.overhead_bytes <= most.bytes;
             if number == NONE || !goes_on {
                 break;
             }
@@ -263,6 +266,7 @@ impl FrameQueues {
         list.head = number;
         list.tail = if number == NONE { NONE } else { list.tail };
         list.frames -= run.frames;
+        run.bytes = counted - run.frames * most.overhead_bytes;
         run
     }
 

@@ -86,11 +86,13 @@ pub struct QueueTurn {
     pub queue: usize,
     group: usize,
     inside: Discipline,
-    /// Maximum number of frames, at least one. Groups that share a rank are picked before each
-    /// frame.
+    /// Maximum number of frames, at least one.
     pub frames: u32,
     /// Maximum bytes of all frames together.
     pub bytes: u32,
+    /// Maximum bytes on the wire of all frames together: what is left of the turn of a group that
+    /// shares its rank.
+    pub wire_bytes: u32,
 }
 
 impl Scheduler {
@@ -143,6 +145,12 @@ impl Scheduler {
         let round = DrrState { quantum: quantum_bytes(largest, settings.weight, smallest), deficit: 0 };
         let alone = of_rank.count() == 1;
         self.groups[number] = Group { queues: settings.queues, inside, current: 0, alone, round };
+    }
+
+    /// Returns the bytes on the wire that each frame takes beyond its own.
+    #[inline]
+    pub fn overhead_bytes(&self) -> u32 {
+        self.overhead_bytes as u32
     }
 
     /// Picks the queue to send from, out of `ready` (not empty, not paused, within its rate);
@@ -199,8 +207,9 @@ impl Scheduler {
             if groups & 1 << current != 0 {
                 let turn = self.pick_inside(usize::from(current), ready, head_len);
                 let bytes = i32::from(head_len(turn.queue)) + self.overhead_bytes;
-                if self.groups[usize::from(current & 7)].round.deficit >= bytes {
-                    return QueueTurn { frames: 1, ..turn };
+                let deficit = self.groups[usize::from(current & 7)].round.deficit;
+                if deficit >= bytes {
+                    return QueueTurn { wire_bytes: deficit as u32, ..turn };
                 }
             }
             let next = next_in_ring(groups, current);
@@ -217,7 +226,8 @@ impl Scheduler {
         let group = group & 7;
         let Group { queues, inside, current, .. } = &mut self.groups[group];
         let (ready, inside) = (ready & *queues, *inside);
-        let turn = |queue, frames, bytes| QueueTurn { queue, group, inside, frames, bytes };
+        let turn =
+            |queue, frames, bytes| QueueTurn { queue, group, inside, frames, bytes, wire_bytes: u32::MAX };
         if inside == Discipline::Strict {
             return turn(7 - ready.leading_zeros() as usize, u32::MAX, u32::MAX);
         }
