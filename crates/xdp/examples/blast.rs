@@ -5,7 +5,8 @@
 //!
 //! Sends from A and counts what arrives at B; either works alone, too. 60 bytes are a minimum-size
 //! frame without FCS. Frames have a group address, or with `--to N` go from the station
-//! 02:00:00:00:00:N to 02:00:00:00:01:N, for several blasts that share a switch.
+//! 02:00:00:00:00:N to 02:00:00:00:01:N, for several blasts that share a switch. The sink sends one
+//! frame first then, so that a bridge knows where its station is and does not flood.
 //!
 //! Without a window it uses a whole core. Frames beyond the forwarder's capacity cost that core as
 //! much as those that arrive. With `--window N`, at most N frames are in flight to the sink, and it
@@ -47,6 +48,13 @@ fn main() {
     if let Some(number) = arguments.number("--to") {
         header[..6].copy_from_slice(&[2, 0, 0, 0, 1, number as u8]);
         header[6..12].copy_from_slice(&[2, 0, 0, 0, 0, number as u8]);
+    }
+    if let (Some(sink), Some(_)) = (&mut sink, arguments.number("--to")) {
+        let mut answer = header;
+        answer[..6].copy_from_slice(&header[6..12]);
+        answer[6..12].copy_from_slice(&header[..6]);
+        let mut first = frames(&mut umem, 1, (answer, 60));
+        send(sink, &mut umem, &mut first, 1, 60);
     }
     let mut idle = if source.is_some() { frames(&mut umem, 2048, (header, len)) } else { Vec::new() };
     let (mut sent, mut lost, mut arrived) = (0u64, 0u64, 0u64);

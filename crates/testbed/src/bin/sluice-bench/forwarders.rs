@@ -68,7 +68,7 @@ impl Forwarder {
 /// faster than any of the forwarders, so only bursts of the generator build up a queue.
 pub const QOS: &str = r#"
 [port-defaults]
-speed    = "10G"
+speed    = "40G"
 trust    = "dot1p"
 pfc      = { mode = "on", no_drop = [3] }
 wred     = "all"

@@ -103,7 +103,7 @@ fn start_sluice(bed: &Testbed, at: &Namespace) -> Result<Process> {
     };
     let config = format!(
         "[control]\nsocket = \"{dir}/control.sock\"\n\n[dataplane]\ncores = [{FORWARDER_CORE}]\n{}\n{}{}",
-        QOS.replace("10G", "400G"),
+        QOS.replace("40G", "400G"),
         port("a"),
         port("b")
     );

@@ -44,7 +44,8 @@ impl Network {
     pub fn measure_rate(&self, bytes: u32, seconds: u32) -> Result<f64> {
         let mut blast = self.hosts.command(example("blast")?);
         blast.args(["--interface", "h-in", "--sink", "h-out", "--core", HOST_CORE]);
-        blast.args(["--bytes", &bytes.to_string(), "--seconds", &seconds.to_string()]);
+        // To a station that a bridge has learned: most frames go to one.
+        blast.args(["--to", "1", "--bytes", &bytes.to_string(), "--seconds", &seconds.to_string()]);
         let output = output(&mut blast)?;
         let arrived = output.split_once("arrived ").and_then(|(_, rest)| rest.split_once('('));
         let mpps = arrived.and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
