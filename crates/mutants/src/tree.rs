@@ -111,7 +111,11 @@ impl Tree {
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
         let lines = String::from_utf8(output.stdout)?;
-        Ok(lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        let messages: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if !output.status.success() && messages.iter().all(|message| message["message"]["level"] != "error") {
+            bail!("Cargo built nothing: a package may be missing (`cargo fetch`)");
+        }
+        Ok(messages)
     }
 }
 
