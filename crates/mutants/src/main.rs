@@ -46,6 +46,9 @@ struct Arguments {
     /// Only these test targets, as `watchdog`, beside the unit tests: a narrower run builds faster.
     #[arg(long, value_name = "TARGET")]
     test: Vec<String>,
+    /// Leave out tests that take more processor time without a mutant, in seconds.
+    #[arg(long, default_value_t = 600)]
+    longest: u64,
     /// How many at a time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -82,7 +85,7 @@ fn main() -> Result<()> {
     mutants.sort_by_key(part_of);
     let programs = tree.build_tests(&arguments.test)?;
     let folder = tree.folder();
-    let tests = record_all(&folder, &programs, arguments.jobs)?;
+    let tests = record_all(&folder, &programs, arguments.longest, arguments.jobs)?;
     eprintln!("{} tests, {} mutants to run", tests.len(), mutants.len());
     let outcomes = run_mutants(&folder, &tests, &mutants, &found, arguments.jobs, &results)?;
     let mut of_this_run = BTreeMap::new();
@@ -146,7 +149,7 @@ fn in_parallel(jobs: usize, count: usize, work: impl Fn(usize) -> Result<()> + S
     })
 }
 
-fn record_all(folder: &Path, programs: &[PathBuf], jobs: usize) -> Result<Vec<Test>> {
+fn record_all(folder: &Path, programs: &[PathBuf], longest_s: u64, jobs: usize) -> Result<Vec<Test>> {
     let mut all = Vec::new();
     for program in programs {
         all.extend(tests_of::names(program)?.into_iter().map(|name| (program, name)));
@@ -155,9 +158,9 @@ fn record_all(folder: &Path, programs: &[PathBuf], jobs: usize) -> Result<Vec<Te
     in_parallel(jobs, all.len(), |index| {
         let (program, name) = &all[index];
         let file = folder.join(format!("reached-{index}"));
-        let test = tests_of::record(folder, program, name, &file)?;
+        let test = tests_of::record(folder, program, name, longest_s, &file)?;
         fs::remove_file(file).ok();
-        tests.lock().map_err(|_| anyhow!("a worker panicked"))?.push(test);
+        tests.lock().map_err(|_| anyhow!("a worker panicked"))?.extend(test);
         Ok(())
     })?;
     tests.into_inner().map_err(|_| anyhow!("a worker panicked"))
