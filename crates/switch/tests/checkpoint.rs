@@ -68,6 +68,9 @@ fn one_that_ended_copies_nothing() {
     assert!(lab.switch.copy_slots(1, &mut slots));
     lab.switch.begin_checkpoint();
     assert_eq!(count(&copy(&mut lab, u32::MAX)), 10, "again from the start");
+    lab.switch.begin_checkpoint();
+    assert!(!lab.switch.copy_slots(u32::MAX, &mut slots));
+    assert_eq!(slots.count(), 10, "the earlier slices are gone");
 }
 
 /// A forged checkpoint may have more slots than its switch.

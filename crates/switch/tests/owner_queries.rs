@@ -4,9 +4,12 @@
 mod lab;
 
 use lab::{Frame, Lab, mac, settings};
-use switch::settings::{StaticAddress, Threshold};
+use switch::settings::{
+    PfcWdAction, Restoration, StaticAddress, Threshold, VlanList, VlanSettings, WatchdogSettings,
+};
 use switch::{Event, FdbEntry, FdbPage, FrameId, FrameMemory, Instant, RxDesc, WatermarkReset};
 use wire::mac::MacAddr;
+use wire::pause::Pfc;
 
 /// Returns three ports with PFC for priority 3, of which ports 1 and 2 hold what they have.
 fn held() -> Lab {
@@ -229,4 +232,95 @@ fn a_reset_of_one_watermark_keeps_the_others() {
     lab.switch.reset_watermarks(WatermarkReset::Read);
     assert_eq!(peaks(&mut lab).map(|peaks| peaks.1), before.map(|peaks| peaks.1));
     assert_eq!(peaks(&mut lab).map(|peaks| peaks.0), [0, 0]);
+}
+
+/// A PFC frame that is due takes the first of the frames that there is room for.
+#[test]
+fn pfc_counts_as_one_of_the_frames() {
+    let mut settings = settings(2, 0b0000_1000, 1000, 100);
+    let group = &mut settings.ports[0].groups[3];
+    (group.xoff, group.headroom_cells) = (Threshold::Static(1), 10);
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    arrive(&mut lab, mac(1), 3, 600);
+    lab.arrive(Frame { port: 1, dst: mac(0), priority: 0, len: 64 });
+    let mut out = Vec::new();
+    lab.switch.transmit(0, 0, lab.now, &mut lab.memory, &mut out);
+    assert_eq!(out.len(), 0);
+    lab.switch.hold(1, false);
+    lab.switch.transmit(1, 1, lab.now, &mut lab.memory, &mut out);
+    lab.switch.transmit(0, 1, lab.now, &mut lab.memory, &mut out);
+    assert_eq!(out.iter().map(|sent| sent.len).collect::<Vec<_>>(), [600, 60], "PFC first");
+    lab.switch.transmit(0, 1, lab.now, &mut lab.memory, &mut out);
+    assert_eq!(out.last().map(|sent| sent.len), Some(64));
+}
+
+/// A port that a watchdog observes is to be checked when frames move.
+#[test]
+fn pauses_of_a_watched_port_are_watched() {
+    let mut settings = settings(2, 0b0000_1000, 1000, 100);
+    settings.ports[1].watchdog[3] = Some(WatchdogSettings {
+        detection_ns: 50_000_000,
+        action: PfcWdAction::Forward,
+        restore: Restoration::Manual,
+        limit: None,
+    });
+    let mut lab = Lab::new(&settings);
+    lab.turn();
+    assert!(!lab.switch.is_watching());
+    lab.send_pfc(1, Pfc { enable: 1 << 3, quanta: [u16::MAX; 8] });
+    assert!(lab.switch.is_watching());
+    assert!(lab.switch.next_tick() < Instant::NEVER);
+}
+
+#[test]
+fn a_snapshot_has_the_vlans_of_ports() {
+    let mut settings = settings(3, 0, 1000, 0);
+    settings.ports[0].vlan = VlanSettings::Access { pvid: 5 };
+    settings.ports[1].vlan = VlanSettings::Trunk { pvid: None, allowed: VlanList::of([5..=7]) };
+    settings.ports[2].vlan = VlanSettings::Access { pvid: 6 };
+    let mut lab = Lab::new(&settings);
+    let ports = &lab.snapshot().ports;
+    let seen =
+        ports.iter().map(|port| (port.number, port.pvid, port.vlan_mode.as_str(), port.vlans.as_str()));
+    assert_eq!(
+        seen.collect::<Vec<_>>(),
+        [(1, Some(5), "access", "5"), (2, None, "trunk", "5-7"), (3, Some(6), "access", "6")]
+    );
+}
+
+/// The counters of a removed port stay in the sum, with and without another port in its slot.
+#[test]
+fn a_removed_port_is_counted_in_the_sum() {
+    let mut lab = Lab::new(&settings(2, 0, 1000, 0));
+    let with_both = lab.switch.settings().clone();
+    (0..3).for_each(|_| arrive(&mut lab, mac(1), 0, 64));
+    lab.transmit(1, usize::MAX);
+    lab.lose(1, 2);
+    lab.complete(1, 1);
+    lab.switch.port_down(1, lab.now, &mut lab.memory);
+    assert_eq!([0, 1].map(|port| lab.switch.is_up(port)), [true, false]);
+    let mut without = with_both.clone();
+    without.ports[1] = switch::PortSettings::vacant();
+    for settings in [without, with_both] {
+        lab.switch.apply(&settings, lab.now);
+        let removed = lab.snapshot().removed_ports;
+        assert_eq!((removed.ports, removed.kernel_lost_frames, removed.transmitted.frames), (1, 2, 1));
+    }
+}
+
+/// Pauses of peers are honored until the end.
+#[test]
+fn a_switch_that_ends_honors_pfc() {
+    let mut lab = held();
+    lab.switch.stop();
+    let frame = lab.memory.alloc().expect("a frame");
+    let bytes = lab.memory.bytes_mut(&frame, 60);
+    let pfc = Pfc { enable: 1 << 3, quanta: [u16::MAX; 8] };
+    pfc.encode(mac(200), bytes.try_into().expect("60 bytes"));
+    let bytes = lab.memory.bytes(&frame, 60).to_vec();
+    let mut arrivals = vec![lab.switch.parse(1, RxDesc::new(frame, 60), &bytes)];
+    lab.switch.drain_control(&mut arrivals, lab.now, &mut lab.memory);
+    assert!(lab.snapshot().ports[1].priorities[3].paused);
+    assert_eq!(lab.memory_free(), lab.frames);
 }
