@@ -34,7 +34,7 @@ const NOT_BUILT: &str = "NotBuilt";
 struct Arguments {
     /// The crate, as `wire`.
     package: String,
-    /// Only mutants whose name contains one of these, as `src/pfc/`.
+    /// Only mutants whose name contains one of these, as `src/pfc/`, in this order.
     #[arg(long)]
     only: Vec<String>,
     /// Only every n-th mutant, from the k-th on.
@@ -46,6 +46,9 @@ struct Arguments {
     /// Only these test targets, as `watchdog`, beside the unit tests: a narrower run builds faster.
     #[arg(long, value_name = "TARGET")]
     test: Vec<String>,
+    /// Leave out tests that take more processor time without a mutant, in seconds.
+    #[arg(long, default_value_t = 600)]
+    longest: u64,
     /// How many at a time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -59,29 +62,30 @@ fn main() -> Result<()> {
     let tree = Tree::copy(&repository, &arguments.package, &found)?;
     eprintln!("{} mutants", found.mutants.len());
     let mut known = read_results(&results);
-    let numbers = 0..found.mutants.len();
-    // A change of the crate may make another mutant build, so only a run that goes on with an
-    // earlier one trusts it.
-    let not_built = |&mutant: &usize| {
-        let outcome = known.get(&found.mutants[mutant].name);
-        arguments.resume && outcome.is_some_and(|outcome| outcome == NOT_BUILT)
-    };
-    let dropped = tree.build_library(&found, numbers.clone().filter(not_built).collect())?;
-    for &mutant in &dropped {
-        append(&results, NOT_BUILT, &found.mutants[mutant].name)?;
-        known.insert(found.mutants[mutant].name.clone(), NOT_BUILT.to_owned());
-    }
-    let programs = tree.build_tests(&arguments.test)?;
-    let folder = tree.folder();
-    let tests = record_all(&folder, &programs, arguments.jobs)?;
-    let wanted = |mutant: usize| {
-        let name = &found.mutants[mutant].name;
+    let wanted = |mutant: &usize| {
+        let name = &found.mutants[*mutant].name;
         let shard = arguments.shard.is_none_or(|(part, parts)| mutant % parts == part);
         let only = arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part));
+        // A change of the crate may make another mutant build, so only a run that goes on with an
+        // earlier one trusts it.
         let missed = known.get(name).is_none_or(|outcome| outcome == "Missed" || outcome == "NotReached");
         shard && only && (missed || !arguments.resume)
     };
-    let mutants: Vec<usize> = numbers.filter(|mutant| wanted(*mutant) && !dropped.contains(mutant)).collect();
+    let (mut mutants, left_out): (Vec<usize>, Vec<usize>) = (0..found.mutants.len()).partition(wanted);
+    let left_out = BTreeSet::from_iter(left_out);
+    // What does not run is not built either: fewer alternatives are built and run faster.
+    let dropped = tree.build_library(&found, left_out.clone())?;
+    for &mutant in dropped.difference(&left_out) {
+        append(&results, NOT_BUILT, &found.mutants[mutant].name)?;
+        known.insert(found.mutants[mutant].name.clone(), NOT_BUILT.to_owned());
+    }
+    mutants.retain(|mutant| !dropped.contains(mutant));
+    let part_of =
+        |mutant: &usize| arguments.only.iter().position(|part| found.mutants[*mutant].name.contains(part));
+    mutants.sort_by_key(part_of);
+    let programs = tree.build_tests(&arguments.test)?;
+    let folder = tree.folder();
+    let tests = record_all(&folder, &programs, arguments.longest, arguments.jobs)?;
     eprintln!("{} tests, {} mutants to run", tests.len(), mutants.len());
     let outcomes = run_mutants(&folder, &tests, &mutants, &found, arguments.jobs, &results)?;
     let mut of_this_run = BTreeMap::new();
@@ -145,7 +149,7 @@ fn in_parallel(jobs: usize, count: usize, work: impl Fn(usize) -> Result<()> + S
     })
 }
 
-fn record_all(folder: &Path, programs: &[PathBuf], jobs: usize) -> Result<Vec<Test>> {
+fn record_all(folder: &Path, programs: &[PathBuf], longest_s: u64, jobs: usize) -> Result<Vec<Test>> {
     let mut all = Vec::new();
     for program in programs {
         all.extend(tests_of::names(program)?.into_iter().map(|name| (program, name)));
@@ -154,9 +158,9 @@ fn record_all(folder: &Path, programs: &[PathBuf], jobs: usize) -> Result<Vec<Te
     in_parallel(jobs, all.len(), |index| {
         let (program, name) = &all[index];
         let file = folder.join(format!("reached-{index}"));
-        let test = tests_of::record(folder, program, name, &file)?;
+        let test = tests_of::record(folder, program, name, longest_s, &file)?;
         fs::remove_file(file).ok();
-        tests.lock().map_err(|_| anyhow!("a worker panicked"))?.push(test);
+        tests.lock().map_err(|_| anyhow!("a worker panicked"))?.extend(test);
         Ok(())
     })?;
     tests.into_inner().map_err(|_| anyhow!("a worker panicked"))

@@ -52,19 +52,35 @@ pub fn names(program: &Path) -> Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Runs one test without a mutant.
-pub fn record(folder: &Path, program: &Path, name: &str, file: &Path) -> Result<Test> {
+/// Runs one test without a mutant; `None` if it takes more than `longest_s` of processor time.
+pub fn record(
+    folder: &Path,
+    program: &Path,
+    name: &str,
+    longest_s: u64,
+    file: &Path,
+) -> Result<Option<Test>> {
     let _ = fs::remove_file(file);
     let started = Instant::now();
-    let mut command = command(folder, program, 600, &[name]);
+    let mut command = command(folder, program, longest_s, &[name]);
     command.env("SLUICE_MUTANTS_REACHED", file).env_remove("SLUICE_MUTANT");
-    if !command.status()?.success() {
+    let status = command.status()?;
+    if status.signal().is_some_and(is_cpu_limit) {
+        eprintln!("left out: {name} takes more than {longest_s} s");
+        return Ok(None);
+    }
+    if !status.success() {
         bail!("{name} in {} fails without a mutant", program.display());
     }
     let reached = fs::read_to_string(file).unwrap_or_default();
     let reached = reached.lines().filter_map(|line| line.parse().ok()).collect();
     let seconds = started.elapsed().as_secs_f64();
-    Ok(Test { program: program.to_owned(), name: name.to_owned(), seconds, reached })
+    Ok(Some(Test { program: program.to_owned(), name: name.to_owned(), seconds, reached }))
+}
+
+/// True for SIGKILL and SIGXCPU: the limit of processor time.
+fn is_cpu_limit(signal: i32) -> bool {
+    matches!(signal, 9 | 24)
 }
 
 /// Runs the tests that reach a mutant, the quick ones first, until one fails.
@@ -124,8 +140,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<MutantOutcome> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(match status.signal() {
-                // SIGKILL and SIGXCPU: the limit of processor time.
-                Some(9 | 24) => MutantOutcome::TimedOut,
+                Some(signal) if is_cpu_limit(signal) => MutantOutcome::TimedOut,
                 _ if status.success() => MutantOutcome::Missed,
                 _ => MutantOutcome::Caught,
             });

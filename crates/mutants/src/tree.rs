@@ -48,8 +48,8 @@ impl Tree {
         self.root.join("crates").join(&self.package)
     }
 
-    /// Builds the mutated library, and drops mutants until it builds: from those on that an earlier
-    /// build dropped. Returns all dropped ones.
+    /// Builds the mutated library, without the mutants that the run leaves out, and drops further
+    /// ones until it builds. Returns all that are not in it.
     pub fn build_library(&self, found: &Found, mut dropped: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
         loop {
             let files = self.write(found, &dropped)?;
@@ -105,11 +105,17 @@ impl Tree {
         let mut command = Command::new("cargo");
         command.args(arguments).args(["--offline", "--message-format=json", "-p", &self.package]);
         // Thousands of alternatives take long to optimize, and most tests are short.
-        command.args(["--config", &format!("profile.dev.package.{}.opt-level=1", self.package)]);
+        let profile = format!("profile.dev.package.{}", self.package);
+        command.args(["--config", &format!("{profile}.opt-level=1")]);
+        command.args(["--config", &format!("{profile}.debug=false")]);
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
         let lines = String::from_utf8(output.stdout)?;
-        Ok(lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        let messages: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if !output.status.success() && messages.iter().all(|message| message["message"]["level"] != "error") {
+            bail!("Cargo built nothing: a package may be missing (`cargo fetch`)");
+        }
+        Ok(messages)
     }
 }
 

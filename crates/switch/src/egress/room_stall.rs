@@ -49,3 +49,37 @@ impl RoomStalls {
         self.stalls[queue].stalls()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::tx_stall::{CHECK_NS, REPORT_NS};
+
+    /// Only a queue without room since the last check, or for longer, is stalled.
+    #[test]
+    fn a_queue_is_stalled_without_room_since_the_last_check() {
+        let mut stalls = RoomStalls::default();
+        let check = |stalls: &mut RoomStalls, now| stalls.check(3, (0, true), now);
+        assert_eq!(check(&mut stalls, Instant(CHECK_NS)), None);
+        let begin = Instant(CHECK_NS + 1);
+        stalls.begin(Set8::of(3), begin);
+        stalls.begin(Set8::of(5), begin + 7);
+        assert_eq!(stalls.since(Set8::of(5)), Some(begin + 7));
+        assert_eq!(
+            (stalls.since(Set8::of(3).with(Set8::of(5))), stalls.since(Set8::EMPTY)),
+            (Some(begin), None)
+        );
+        // In the time before this check there was room.
+        let checked = Instant(2 * CHECK_NS);
+        assert_eq!(check(&mut stalls, checked), None);
+        assert_eq!(check(&mut stalls, Instant(3 * CHECK_NS)), None);
+        assert_eq!((check(&mut stalls, checked + REPORT_NS - 1), stalls.count(3)), (None, 0));
+        assert_eq!(check(&mut stalls, checked + REPORT_NS), Some(TxStallChange::Stalled));
+        assert_eq!((stalls.count(3), stalls.count(5)), (1, 0));
+        stalls.begin(Set8::of(3), checked + REPORT_NS);
+        let next = checked + REPORT_NS + CHECK_NS;
+        assert_eq!(check(&mut stalls, next), None, "no room since that very check");
+        stalls.begin(Set8::of(3), next + 1);
+        assert_eq!(check(&mut stalls, next + CHECK_NS), Some(TxStallChange::Resumed), "there was room");
+    }
+}

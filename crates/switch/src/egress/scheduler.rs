@@ -435,4 +435,59 @@ mod tests {
         let share = bytes.map(|bytes| (bytes as f64 / 4_000_000.0).round());
         assert_eq!(share, [0.0, 0.0, 75.0, 6.0, 19.0, 0.0, 0.0, 0.0], "percent");
     }
+
+    /// Returns two groups of one rank, of queues 0 and 1 (by bytes) and of queue 2 (by frames), and
+    /// one of a rank to itself, of which every turn has been granted more than it may keep.
+    fn granted() -> Scheduler {
+        let by_frames = GroupDiscipline::WeightedByFrames([1; 8]);
+        let groups = vec![
+            SchedulerGroup::new("a", 1, 1, GroupDiscipline::WeightedByBytes([1; 8])).of(0b0011),
+            SchedulerGroup::new("b", 1, 1, by_frames).of(0b0100),
+            SchedulerGroup::new("c", 2, 1, by_frames).of(0b1000),
+        ];
+        let mut scheduler = Scheduler::new(&ScheduleSettings { groups }, 20);
+        scheduler.queues.iter_mut().for_each(|queue| queue.deficit = 50_000);
+        scheduler.groups.iter_mut().for_each(|group| group.round.deficit = 60_000);
+        scheduler
+    }
+
+    /// Returns the grants that are left to the first four queues, and to the three groups.
+    fn left(scheduler: &Scheduler) -> ([i32; 4], [i32; 3]) {
+        let queues = [0, 1, 2, 3].map(|queue: usize| scheduler.queues[queue].deficit);
+        (queues, [0, 1, 2].map(|group: usize| scheduler.groups[group].round.deficit))
+    }
+
+    #[test]
+    fn blocked_turns_end_where_others_of_their_group_or_rank_are_ready() {
+        let largest = LARGEST_FRAME_BYTES as i32;
+        let (queue, group) = (largest - 1, largest + 20 - 1);
+        let (all, rounds) = ([50_000; 4], [60_000; 3]);
+        for (ready, expected) in [
+            (0b1111, (all, rounds)),
+            (0b1101, ([50_000, queue, 50_000, 50_000], rounds)),
+            (0b1110, ([queue, 50_000, 50_000, 50_000], rounds)),
+            (0b1011, (all, [60_000, group, 60_000])),
+            (0b0100, (all, [group, 60_000, 60_000])),
+            (0b1000, (all, rounds)),
+        ] {
+            let mut scheduler = granted();
+            scheduler.end_blocked_turns(ready);
+            assert_eq!(left(&scheduler), expected, "{ready:04b}");
+        }
+        let by_frames = GroupDiscipline::WeightedByFrames([1; 8]);
+        let settings = ScheduleSettings { groups: vec![SchedulerGroup::new("a", 0, 1, by_frames).of(0b11)] };
+        let mut scheduler = Scheduler::new(&settings, 0);
+        scheduler.queues.iter_mut().for_each(|queue| queue.deficit = 3);
+        scheduler.end_blocked_turns(0b01);
+        assert_eq!((scheduler.queues[0].deficit, scheduler.queues[1].deficit), (3, 0), "whole frames");
+    }
+
+    #[test]
+    fn a_queue_that_lost_its_frames_keeps_no_grant() {
+        let mut scheduler = granted();
+        scheduler.emptied(0, 0b1110);
+        assert_eq!(left(&scheduler), ([0, 50_000, 50_000, 50_000], [60_000; 3]));
+        scheduler.emptied(1, 0b1100);
+        assert_eq!(left(&scheduler), ([0, 0, 50_000, 50_000], [0, 60_000, 60_000]));
+    }
 }

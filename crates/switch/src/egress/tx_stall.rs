@@ -73,3 +73,30 @@ impl TxStall {
         self.stalls
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_stalled_after_five_seconds_in_which_nothing_left() {
+        let mut stall = TxStall::default();
+        let begin = Instant(CHECK_NS);
+        assert_eq!((stall.poll(7, true, begin), stall.stalled_since()), (None, None), "some have left");
+        let reported_at = begin + REPORT_NS;
+        for (now, change, stalls) in [
+            (begin + CHECK_NS, None, 0),
+            (begin + REPORT_NS - 1, None, 0),
+            (reported_at, Some(TxStallChange::Stalled), 1),
+            (reported_at + REPORT_NS, None, 1),
+        ] {
+            assert_eq!((stall.poll(7, true, now), stall.stalls()), (change, stalls), "{now:?}");
+            assert_eq!((stall.stalled_since(), stall.checked_at()), (Some(begin), now));
+        }
+        let later = reported_at + REPORT_NS + CHECK_NS;
+        assert_eq!(stall.poll(8, true, later), Some(TxStallChange::Resumed));
+        assert_eq!((stall.poll(8, true, later + CHECK_NS), stall.stalled_since()), (None, Some(later)));
+        assert_eq!(stall.poll(8, false, later + 2 * CHECK_NS), None);
+        assert_eq!((stall.stalled_since(), stall.stalls()), (None, 1), "the kernel has none");
+    }
+}

@@ -249,6 +249,22 @@ mod tests {
         assert_eq!(random.draw(), Random::new(7).draw());
     }
 
+    /// At a quarter of the way from low to high a quarter of the probability; at high all of it.
+    #[test]
+    fn the_share_of_picked_frames_rises_between_the_limits() {
+        let curve = WredProfile { low_cells: 100, high_cells: 300, probability_percent: 60 };
+        let settings = WredSettings { exponent: 0, curves: [curve; 3], ..WredSettings::default() };
+        for (cells, expected) in
+            [(100, 0..=0), (150, 1_400..=1_600), (300, 5_800..=6_200), (301, 10_000..=10_000)]
+        {
+            let mut wred = Wred::new(settings, false, 800);
+            wred.update(cells);
+            let mut random = Random::new(1);
+            let picked = (0..10_000).filter(|_| wred.picks(Green, &mut random)).count();
+            assert!(expected.contains(&picked), "{cells} cells: {picked}");
+        }
+    }
+
     /// Each drop level has its own curve.
     #[test]
     fn colors() {
