@@ -2,12 +2,13 @@
 //!
 //! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
-//! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs, as far
-//! as the rate of the port allows. Where each frame needs more work (rates of queues and groups,
-//! marks at dequeue, flooded frames queued as well), a run is one frame. Copies of flooded frames leave as their queue entries; they get memory afterwards
-//! ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or change
-//! their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
-//! "Scheduling" and "Frames in flight"; docs/multi-core.md.
+//! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs, as
+//! far as the rate of the port allows. Where each frame needs more work (rates of queues and
+//! groups, marks at dequeue, flooded frames queued as well), a run is one frame. Copies of flooded
+//! frames leave as their queue entries; they get memory afterwards ([`crate::pipeline::flood`]).
+//! Where the port remarks, or queued frames are ECN-marked or change their tag, each frame that
+//! leaves carries its header edit. Source: docs/behavior.md, "Scheduling" and "Frames in flight";
+//! docs/multi-core.md.
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};
