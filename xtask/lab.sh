@@ -32,7 +32,7 @@ net() {
 
 # Mpps from h-in to h-out, in `mpps`: no subshell, so that the exit trap finds what it has to end.
 blast() {
-    mpps=$(ip netns exec "$id-out" "$bin/examples/blast" --interface h-in --sink h-out --seconds "$seconds" --core 1 |
+    mpps=$(ip netns exec "$id-out" "$bin/examples/blast" --interface h-in --sink h-out --to 1 --seconds "$seconds" --core 1 |
         sed -n 's/.*arrived [0-9]* (\([0-9.]*\) Mpps.*/\1/p')
 }
 

@@ -5,8 +5,9 @@
 //!
 //! Sends from A and counts what arrives at B; either works alone, too. 60 bytes are a minimum-size
 //! frame without FCS. Frames have a group address, or with `--to N` go from the station
-//! 02:00:00:00:00:N to 02:00:00:00:01:N, for several blasts that share a switch. The sink sends one
-//! frame first then, so that a bridge knows where its station is and does not flood.
+//! 02:00:00:00:00:N to 02:00:00:00:01:N, for several blasts that share a switch. With `--to`, the
+//! sink first sends a frame from its station, and waits for it at the source, so that a bridge has
+//! learned the station and does not flood. A sink that is a process of its own sends none.
 //!
 //! Without a window it uses a whole core. Frames beyond the forwarder's capacity cost that core as
 //! much as those that arrive. With `--window N`, at most N frames are in flight to the sink, and it
@@ -49,12 +50,11 @@ fn main() {
         header[..6].copy_from_slice(&[2, 0, 0, 0, 1, number as u8]);
         header[6..12].copy_from_slice(&[2, 0, 0, 0, 0, number as u8]);
     }
-    if let (Some(sink), Some(_)) = (&mut sink, arguments.number("--to")) {
+    if let (Some(sink), Some(source), Some(_)) = (&mut sink, &mut source, arguments.number("--to")) {
         let mut answer = header;
         answer[..6].copy_from_slice(&header[6..12]);
         answer[6..12].copy_from_slice(&header[..6]);
-        let mut first = frames(&mut umem, 1, (answer, 60));
-        send(sink, &mut umem, &mut first, 1, 60);
+        announce(sink, source, &mut umem, answer);
     }
     let mut idle = if source.is_some() { frames(&mut umem, 2048, (header, len)) } else { Vec::new() };
     let (mut sent, mut lost, mut arrived) = (0u64, 0u64, 0u64);
@@ -99,6 +99,24 @@ fn frames(umem: &mut Umem, count: usize, (header, len): ([u8; 14], u16)) -> Vec<
         frame
     };
     (0..count).map(|_| fill(umem)).collect()
+}
+
+/// Sends a frame from the sink until one arrives at the source.
+///
+/// # Panics
+/// If none arrives within a second.
+fn announce(sink: &mut XdpPort, source: &mut XdpPort, umem: &mut Umem, header: [u8; 14]) {
+    let start = Instant::now();
+    let mut idle = frames(umem, 16, (header, 60));
+    while start.elapsed() < Duration::from_secs(1) {
+        send(sink, umem, &mut idle, 1, 60);
+        std::thread::sleep(Duration::from_millis(10));
+        let now = switch::Instant(start.elapsed().as_nanos() as u64);
+        if count(source, umem, now) > 0 {
+            return;
+        }
+    }
+    panic!("no frame passes from {} to {}", sink.interface(), source.interface());
 }
 
 /// The frames in flight to the sink.

@@ -263,6 +263,19 @@ mod tests {
         }
     }
 
+    /// The bursts that a loop's sleep causes are further apart than those that it would see awake.
+    #[test]
+    fn a_loop_that_sleeps_does_not_take_its_frames_for_rare_ones() {
+        let mut now = Instant(0);
+        let mut idle = IdlePolicy::new(now);
+        while now < Instant(3 * ALONE_NS) {
+            let apart = if idle.extended_poll() { 41_000 } else { 105_000 };
+            let next = now + PERIOD_NS;
+            move_on(&mut idle, &mut now, next, apart);
+        }
+        assert!(idle.extended_poll());
+    }
+
     /// Short and long pauses alternate: the majority of the last period decides.
     #[test]
     fn a_loop_does_not_poll_where_it_would_find_nothing() {

@@ -104,8 +104,11 @@ impl Egress {
             let q = turn.queue;
             let fifo = FifoSet::of(q, flooded);
             let run = if !self.run_fifos.and(fifo).is_empty() && !has_copies {
-                let most = if runs_are_long && !is_mixed { room } else { 1 };
-                let link_bytes = self.shaper.bytes_until_busy(now);
+                let (most, link_bytes) = if runs_are_long && !is_mixed {
+                    (room, self.shaper.bytes_until_busy(now))
+                } else {
+                    (1, u32::MAX)
+                };
                 self.dequeue_run(&turn, most, (in_flight_bytes, link_bytes), store, out)
             } else {
                 self.dequeue_one((q, flooded), (store, out), now)
@@ -177,8 +180,9 @@ impl Egress {
     }
 
     /// Takes frames of a queue that no WRED checks now, at least one, until the turn of another, or
-    /// until the link has taken `link_bytes`. Where these or the group limit the run, each frame
-    /// counts as on the wire; a run that ends early for that is continued by the next pick.
+    /// until the link has taken `link_bytes`. As soon as one limit is in bytes on the wire, each
+    /// frame counts as on the wire in all of them. That can only end a run too early, and the next
+    /// pick continues it.
     #[inline(always)] // once in each loop of `dequeue`
     fn dequeue_run(
         &mut self,
@@ -188,6 +192,7 @@ impl Egress {
         store: &FrameQueues,
         out: &mut Vec<TxDesc>,
     ) -> DequeuedRun {
+        debug_assert_eq!(self.scheduler.overhead_bytes(), u32::from(self.shaper.overhead_bytes()));
         let is_on_wire = turn.wire_bytes.min(link_bytes) < u32::MAX;
         let queue = &mut self.queues[turn.queue & 7];
         let most = DequeueLimit {

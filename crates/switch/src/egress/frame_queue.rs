@@ -82,11 +82,12 @@ impl FrameList {
 pub struct DequeueLimit {
     /// Maximum number of frames.
     pub frames: u32,
-    /// Maximum bytes of all frames together.
+    /// Maximum bytes of all frames together, with `overhead_bytes` for each.
     pub bytes: u32,
-    /// Bytes at which the run ends: no frame follows once this many have been taken.
+    /// Bytes at which the run ends: no frame follows once this many have been taken, with
+    /// `overhead_bytes` for each.
     pub bytes_before_last: u32,
-    /// What each frame counts beyond its own bytes, in both limits.
+    /// What each frame counts beyond its own bytes.
     pub overhead_bytes: u32,
 }
 
