@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{JoinHandle, spawn};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
@@ -71,8 +72,10 @@ impl Instance {
         unshare(CloneFlags::CLONE_NEWNS).context("a mount namespace")?;
         let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
         mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?;
-        mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), None::<&str>)
-            .context("this kernel has no tracefs")?;
+        match mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), None::<&str>) {
+            Ok(()) | Err(Errno::EBUSY) => {} // busy: it is mounted already
+            Err(error) => return Err(error).context("this kernel has no tracefs"),
+        }
         let instance = Self(Path::new(TRACEFS).join(format!("instances/sluice-{thread}")));
         fs::create_dir(&instance.0).context("an instance of the trace buffer")?;
         Ok(instance)
