@@ -18,6 +18,17 @@ fn held() -> Lab {
     lab
 }
 
+/// Returns two ports, of which port 1 holds what it has, and port 0 is in XOFF from its second cell
+/// of priority 3 on.
+fn soon_in_xoff() -> Lab {
+    let mut settings = settings(2, 0b0000_1000, 1000, 100);
+    let group = &mut settings.ports[0].groups[3];
+    (group.xoff, group.headroom_cells) = (Threshold::Static(1), 10);
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    lab
+}
+
 fn arrive(lab: &mut Lab, dst: MacAddr, priority: u8, len: u16) {
     lab.arrive(Frame { port: 0, dst, priority, len });
 }
@@ -57,11 +68,7 @@ fn frames_held_are_known_by_number() {
 /// A PFC frame has no priority, and is no data frame.
 #[test]
 fn the_switchs_own_frames_have_no_priority() {
-    let mut settings = settings(2, 0b0000_1000, 1000, 100);
-    let group = &mut settings.ports[0].groups[3];
-    (group.xoff, group.headroom_cells) = (Threshold::Static(1), 10);
-    let mut lab = Lab::new(&settings);
-    lab.switch.hold(1, true);
+    let mut lab = soon_in_xoff();
     lab.transmit(0, usize::MAX);
     lab.complete(0, usize::MAX);
     assert_eq!(lab.switch.ports_with_pfc(lab.now).bits(), 0);
@@ -237,11 +244,7 @@ fn a_reset_of_one_watermark_keeps_the_others() {
 /// A PFC frame that is due takes the first of the frames that there is room for.
 #[test]
 fn pfc_counts_as_one_of_the_frames() {
-    let mut settings = settings(2, 0b0000_1000, 1000, 100);
-    let group = &mut settings.ports[0].groups[3];
-    (group.xoff, group.headroom_cells) = (Threshold::Static(1), 10);
-    let mut lab = Lab::new(&settings);
-    lab.switch.hold(1, true);
+    let mut lab = soon_in_xoff();
     arrive(&mut lab, mac(1), 3, 600);
     lab.arrive(Frame { port: 1, dst: mac(0), priority: 0, len: 64 });
     let mut out = Vec::new();
