@@ -10,7 +10,9 @@
 use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hint::black_box;
-use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, WredSettings};
+use switch::settings::{
+    BridgeSettings, BufferSettings, PortSettings, ScheduleSettings, SwitchSettings, WredSettings,
+};
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, RxFrame, Switch};
 use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
 use wire::mac::MacAddr;
@@ -20,12 +22,14 @@ const BATCH: usize = 64;
 const AHEAD: usize = 6;
 const ROUNDS: usize = 20_000;
 const REPEATS: usize = 7;
+/// Speed of ports with ETS: more than the frames need.
+const ETS_SPEED_BPS: u64 = 100_000_000_000;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [what, ports, frames, rounds] = &arguments[..] {
         let number = |text: &String| text.parse().expect("a number");
-        let mut lab = Lab::with(number(ports), number(frames), what == "wred");
+        let mut lab = Lab::with(number(ports), number(frames), what);
         let run = if what == "bare" { bare } else { whole };
         println!("{:.1}", run(&mut lab, number(rounds)));
         return;
@@ -100,18 +104,19 @@ struct Lab {
 
 impl Lab {
     fn new(ports: usize, frames: usize) -> Self {
-        Self::with(ports, frames, false)
+        Self::with(ports, frames, "whole")
     }
 
-    /// Makes it with WRED on every queue or without.
-    fn with(ports: usize, frames: usize, wred: bool) -> Self {
+    /// Makes it with WRED on every queue (`wred`), with ETS and a speed on every port (`ets`), or
+    /// without.
+    fn with(ports: usize, frames: usize, what: &str) -> Self {
         let settings = SwitchSettings {
             buffer: BufferSettings::default(),
             bridge: BridgeSettings::default(),
             usage_percent: 100,
             alarms: Default::default(),
             seed: 0,
-            ports: (0..ports).map(|n| port(n, wred)).collect(),
+            ports: (0..ports).map(|n| port(n, what)).collect(),
         };
         let macs: Vec<_> = (0..ports).map(mac).collect();
         let mut memory = Fetching(HeapMemory::new(frames, 2048));
@@ -135,9 +140,12 @@ impl Lab {
     }
 }
 
-fn port(n: usize, wred: bool) -> PortSettings {
-    let mut port = PortSettings::new(format!("p{n}"), None);
-    if wred {
+fn port(n: usize, what: &str) -> PortSettings {
+    let mut port = PortSettings::new(format!("p{n}"), (what == "ets").then_some(ETS_SPEED_BPS));
+    if what == "ets" {
+        port.schedule = ScheduleSettings::default_ets();
+    }
+    if what == "wred" {
         port.queues
             .iter_mut()
             .for_each(|queue| queue.wred = Some(WredSettings { ecn: true, ..WredSettings::default() }));

@@ -17,8 +17,6 @@ use serde::{Deserialize, Serialize};
 /// machine stalls for a few milliseconds at a time; without credit for stalls the port would not
 /// reach its rate.
 pub const BURST_NS: Nanos = 4_000_000;
-/// Bound of a run's time, so that its bytes are computed in 64 bits.
-const LONGEST_RUN_NS: Nanos = (1 << 31) - 1;
 
 /// Token bucket of one rate.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,31 +74,11 @@ impl TokenBucket {
         self.full_at - self.burst_ns
     }
 
-    /// Returns how many bytes on the wire a link that is free now may take until it is not: frames
-    /// follow as long as they are fewer. At most what [`LONGEST_RUN_NS`] carries.
-    #[inline]
-    pub fn bytes_until_busy(&self, now: Instant) -> u32 {
-        if self.byte_time == 0 {
-            return u32::MAX;
-        }
-        let (full_at, fraction) = if self.full_at < now { (now, 0) } else { (self.full_at, self.fraction) };
-        let free_ns = (now + self.burst_ns).since(full_at).min(LONGEST_RUN_NS);
-        // The link is free as long as the whole nanoseconds of its frames are at most `free_ns`.
-        let bytes = (((free_ns + 1) << 32) - 1 - fraction) / self.byte_time;
-        u32::try_from(bytes + 1).unwrap_or(u32::MAX)
-    }
-
     /// Charges a frame of `len` bytes that starts now.
     #[inline]
     pub fn take(&mut self, len: u16, now: Instant) {
-        self.take_run(1, len.into(), now);
-    }
-
-    /// Charges `frames` frames of `bytes` bytes in all, the first of which starts now.
-    #[inline]
-    pub fn take_run(&mut self, frames: u32, bytes: u32, now: Instant) {
         if self.byte_time != 0 {
-            self.occupy(u64::from(bytes) + u64::from(frames) * u64::from(self.overhead_bytes), now);
+            self.occupy(u64::from(len) + u64::from(self.overhead_bytes), now);
         }
     }
 
@@ -198,40 +176,6 @@ mod tests {
             assert_eq!(sent.count(), 11, "the burst and the frame that starts now, at {begin} ns");
             assert_eq!(shaper.free_at(), Instant(begin + 100));
         }
-    }
-
-    /// Frames taken together end where single ones do, and leave the same bucket.
-    #[test]
-    fn a_run_is_as_long_as_single_frames() {
-        for (bps, burst_bytes) in [(7_000_000, None), (1_234_567_891, Some(3_000)), (400_000_000_000, None)] {
-            for (len, late_ns) in [(60_u16, 0), (577, 777_777), (9216, 10_000_000)] {
-                let rate = Some(Rate { bps, burst_bytes });
-                let (mut single, mut run) = (TokenBucket::new(rate, 24), TokenBucket::new(rate, 24));
-                let mut now = Instant(1_000_000_000);
-                for _ in 0..20 {
-                    let until_busy = run.bytes_until_busy(now);
-                    let (mut frames, mut bytes) = (0, 0);
-                    while single.is_free(now) {
-                        assert!(bytes < until_busy, "{bps} bit/s: frame {frames} of {len} bytes is missing");
-                        single.take(len, now);
-                        (frames, bytes) = (frames + 1, bytes + u32::from(len) + 24);
-                    }
-                    assert!(bytes >= until_busy, "{bps} bit/s: more than {frames} frames of {len} bytes");
-                    run.take_run(frames, frames * u32::from(len), now);
-                    assert_eq!((single.full_at, single.fraction), (run.full_at, run.fraction));
-                    now = single.free_at() + late_ns;
-                }
-            }
-        }
-    }
-
-    /// A run is never longer than the time that its bytes are computed for.
-    #[test]
-    fn a_run_of_a_long_burst_is_cut() {
-        let rate = Rate { bps: 8_000, burst_bytes: Some(1_000_000) }; // a byte a millisecond
-        let bucket = TokenBucket::new(Some(rate), 0);
-        assert_eq!(bucket.bytes_until_busy(Instant(5)), 2_148, "of 2.147 s");
-        assert_eq!(TokenBucket::new(None, 24).bytes_until_busy(Instant(5)), u32::MAX);
     }
 
     /// The link is free when the frame in transmission is over, whatever the burst of the new rate.

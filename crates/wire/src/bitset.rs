@@ -65,8 +65,7 @@ impl Set8 {
     /// Adds a number, or removes it.
     #[inline]
     pub const fn set(&mut self, number: usize, member: bool) {
-        let bit = 1 << (number & 7);
-        self.0 = self.0 & !bit | if member { bit } else { 0 };
+        self.0 = self.0 & !(1 << (number & 7)) | (member as u8) << (number & 7);
     }
 
     /// Returns the union.

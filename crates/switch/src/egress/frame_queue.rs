@@ -10,7 +10,6 @@
 
 use crate::cow_table::{self, CowTable};
 use crate::frame::FrameId;
-use crate::frame::header_edit::TxDesc;
 use crate::frame::header_edit::VlanAction;
 use crate::frame::meta::FrameMeta;
 use serde::{Deserialize, Serialize};
@@ -75,31 +74,6 @@ impl FrameList {
     pub fn is_empty(&self) -> bool {
         self.head == NONE
     }
-}
-
-/// Limit of a run of frames.
-#[derive(Debug, Clone, Copy)]
-pub struct DequeueLimit {
-    /// Maximum number of frames.
-    pub frames: u32,
-    /// Maximum bytes of all frames together, with `overhead_bytes` for each.
-    pub bytes: u32,
-    /// Bytes at which the run ends: no frame follows once this many have been taken, with
-    /// `overhead_bytes` for each.
-    pub bytes_before_last: u32,
-    /// What each frame counts beyond its own bytes.
-    pub overhead_bytes: u32,
-}
-
-/// Frames of one queue that are taken together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DequeuedRun {
-    /// Number of frames.
-    pub frames: u32,
-    /// Bytes of the frames without FCS.
-    pub bytes: u32,
-    /// Cells of the frames.
-    pub cells: u32,
 }
 
 /// Slot of the original of a queued copy; 0 if the copy is not in use.
@@ -208,7 +182,8 @@ impl FrameQueues {
     #[inline(always)] // twice in the frame path
     pub fn push(&mut self, list: &mut FrameList, frame: FrameId, charge: &FrameMeta) {
         let number = slot_of(frame.index());
-        *self.empty_slot(number) = Slot { meta: *charge, next: NONE };
+        let slot = self.empty_slot(number);
+        (slot.meta, slot.next) = (*charge, NONE);
         let number = number as u32;
         self.slots.write(list.tail as usize).next = number;
         list.head = select_unpredictable(list.head == NONE, number, list.head);
@@ -236,39 +211,18 @@ impl FrameQueues {
         Some((FrameId::new(number - 1), &mut slot.meta))
     }
 
-    /// Takes frames from the head of a queue that holds some: at least one, and more within the
-    /// limit `most`. Appends them to `out` and returns their totals. They stay charged until
-    /// `complete`.
+    /// Takes the first frame of a queue that holds some. Returns it, its length and its cells. It
+    /// stays charged until `complete`.
     #[inline]
-    pub fn pop_run(
-        &self,
-        (queue, list): (u8, &mut FrameList),
-        most: &DequeueLimit,
-        out: &mut Vec<TxDesc>,
-    ) -> DequeuedRun {
-        let mut run = DequeuedRun::default();
-        let mut counted = 0;
-        let mut number = list.head;
-        let mut slot = &self.slots[number as usize];
-        loop {
-            let (len, next) = (slot.meta.len, slot.next);
-            out.push(TxDesc { queue, ..TxDesc::new(FrameId::new(number - 1), len) });
-            run.frames += 1;
-            counted += u32::from(len) + most.overhead_bytes;
-            run.cells += u32::from(slot.meta.cells);
-            (number, slot) = (next, &self.slots[next as usize]);
-            let goes_on = run.frames < most.frames
-                && counted < most.bytes_before_last
-                && counted + u32::from(slot.meta.len) + most.overhead_bytes <= most.bytes;
-            if number == NONE || !goes_on {
-                break;
-            }
+    pub fn pop_front(&self, list: &mut FrameList) -> (FrameId, u16, u32) {
+        let number = list.head;
+        let slot = &self.slots[number as usize];
+        list.head = slot.next;
+        if slot.next == NONE {
+            list.tail = NONE;
         }
-        list.head = number;
-        list.tail = if number == NONE { NONE } else { list.tail };
-        list.frames -= run.frames;
-        run.bytes = counted - run.frames * most.overhead_bytes;
-        run
+        list.frames -= 1;
+        (FrameId::new(number - 1), slot.meta.len, slot.meta.cells.into())
     }
 
     /// Records a frame that the switch made itself and hands out to be sent.

@@ -77,9 +77,9 @@ pub struct Egress {
     queues: [Queue; PRIORITIES],
     /// FIFOs that hold queued frames.
     backlogged: FifoSet,
-    /// FIFOs whose frames leave in runs: those for known addresses, of queues that mark no
-    /// departing frame.
-    run_fifos: FifoSet,
+    /// FIFOs whose frames leave as they were queued: those for known addresses, of queues that mark
+    /// no departing frame.
+    unmarked_fifos: FifoSet,
     /// FIFOs of queues with WRED.
     wred_fifos: FifoSet,
     /// True if only PFC leaves.
@@ -140,7 +140,7 @@ impl Egress {
         let queues = limits.queues.map(|queue| Queue::new(queue, limits.usage_percent));
         Self {
             backlogged: FifoSet::EMPTY,
-            run_fifos: run_fifos(&queues),
+            unmarked_fifos: unmarked_fifos(&queues),
             wred_fifos: wred_fifos(&queues),
             queues,
             tx_held: false,
@@ -297,20 +297,24 @@ impl Egress {
         self.backlogged = self.backlogged.with(FifoSet::of(q, true));
     }
 
-    /// True if `blocked` may change with each frame that leaves.
-    #[inline]
-    fn is_shaped(&self) -> bool {
-        self.shaper.has_rate() || !self.shaped.is_empty()
-    }
-
-    /// Returns the FIFOs that do not send now: they are paused, or their queue exceeds its rate.
+    /// Returns the FIFOs that do not send now: they are stopped, or their queue exceeds its rate.
     /// Returns all FIFOs while the link is busy or on hold.
     #[inline]
     pub fn blocked(&mut self, now: Instant) -> FifoSet {
-        if self.tx_held || !self.shaper.is_free(now) {
+        if !self.shaper.is_free(now) {
             return FifoSet::ALL;
         }
-        self.paused_fifos(now).with(FifoSet::both(self.over_rate(now).with(self.no_room)))
+        self.stopped(now).with(FifoSet::both(self.over_rate(now)))
+    }
+
+    /// Returns the FIFOs that do not send at any rate: they are paused, or the peer has no room for
+    /// them. Returns all FIFOs while the link is on hold.
+    #[inline]
+    fn stopped(&mut self, now: Instant) -> FifoSet {
+        if self.tx_held {
+            return FifoSet::ALL;
+        }
+        self.paused_fifos(now).with(FifoSet::both(self.no_room))
     }
 
     /// Releases a frame whose transmission is complete.
@@ -479,8 +483,14 @@ impl Egress {
         {
             return FifoSet::ALL;
         }
-        let priorities = self.pauses.paused(now).without(self.pauses_ignored);
+        let priorities = self.paused_priorities(now);
         self.pause_map.of_all(priorities)
+    }
+
+    /// Returns the paused priorities whose pauses are honored.
+    #[inline]
+    fn paused_priorities(&mut self, now: Instant) -> Set8 {
+        self.pauses.paused(now).without(self.pauses_ignored)
     }
 
     /// Returns the PFC frames received.
@@ -517,9 +527,9 @@ impl Egress {
     }
 }
 
-/// Returns the FIFOs whose frames leave in runs.
-fn run_fifos(queues: &[Queue; PRIORITIES]) -> FifoSet {
-    FifoSet::known_of((0..PRIORITIES).filter(|&q| queues[q].leaves_in_runs()).collect())
+/// Returns the FIFOs whose frames are not marked when they leave.
+fn unmarked_fifos(queues: &[Queue; PRIORITIES]) -> FifoSet {
+    FifoSet::known_of((0..PRIORITIES).filter(|&q| queues[q].leaves_unmarked()).collect())
 }
 
 /// Returns the FIFOs of queues with WRED.

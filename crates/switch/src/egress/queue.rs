@@ -201,18 +201,18 @@ impl Queue {
     }
 
     /// True if frames leave the queue unchecked: no WRED marks them then.
-    pub fn leaves_in_runs(&self) -> bool {
+    pub fn leaves_unmarked(&self) -> bool {
         self.wred.as_ref().is_none_or(|wred| !wred.decides_at_dequeue())
     }
 
-    /// Records that frames of `cells` in all were handed out that no WRED checks now.
+    /// Records that a frame of `cells` was handed out that no WRED checks now.
     #[inline]
-    pub fn dequeue_run(&mut self, cells: u32) {
+    pub fn dequeue_unmarked(&mut self, cells: u32) {
         self.waiting_cells -= cells;
     }
 
     /// Records that the last frame of a FIFO has left. If no other waits, the queue is idle.
-    pub fn on_run_end(&mut self, now: Instant) {
+    pub fn on_last_frame(&mut self, now: Instant) {
         if self.waiting_cells == 0
             && let Some(wred) = &mut self.wred
         {

@@ -4,7 +4,7 @@
 //! change, and so does a rate limit. Source: docs/behavior.md, "Reload".
 
 use super::{
-    Egress, ShapedQueues, honored, honors_pause, port_shaper, run_fifos, shaped, stopped_by_pauses,
+    Egress, ShapedQueues, honored, honors_pause, port_shaper, shaped, stopped_by_pauses, unmarked_fifos,
     wred_fifos,
 };
 use crate::buffer::pool::Pools;
@@ -32,7 +32,7 @@ impl Egress {
         for (queue, queue_limits) in self.queues.iter_mut().zip(limits.queues) {
             queue.reconfigure(queue_limits, limits.usage_percent, pools);
         }
-        self.run_fifos = run_fifos(&self.queues);
+        self.unmarked_fifos = unmarked_fifos(&self.queues);
         self.wred_fifos = wred_fifos(&self.queues);
         self.pauses.reconfigure(honored(settings), settings.pause_speed_bps(), now);
         self.link_pause = match (honors_pause(settings), self.link_pause.take()) {

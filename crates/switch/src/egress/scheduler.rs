@@ -79,22 +79,6 @@ struct DrrState {
     deficit: i32,
 }
 
-/// A queue's turn: what it may send before another queue is picked, if nothing else changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueTurn {
-    /// The queue that was picked.
-    pub queue: usize,
-    group: usize,
-    inside: Discipline,
-    /// Maximum number of frames, at least one.
-    pub frames: u32,
-    /// Maximum bytes of all frames together.
-    pub bytes: u32,
-    /// Maximum bytes on the wire of all frames together: what is left of the turn of a group that
-    /// shares its rank.
-    pub wire_bytes: u32,
-}
-
 impl Scheduler {
     /// Makes the scheduler of a port. Each frame takes `overhead_bytes` on the wire beyond its own.
     ///
@@ -147,34 +131,36 @@ impl Scheduler {
         self.groups[number] = Group { queues: settings.queues, inside, current: 0, alone, round };
     }
 
-    /// Returns the bytes on the wire that each frame takes beyond its own.
+    /// True if all queues are of one group, so that level 1 decides nothing.
     #[inline]
-    pub fn overhead_bytes(&self) -> u32 {
-        self.overhead_bytes as u32
+    pub fn has_one_group(&self) -> bool {
+        self.group_count == 1
     }
 
-    /// Picks the queue to send from, out of `ready` (not empty, not paused, within its rate);
-    /// `head_len` returns the length of a queue's first frame. The caller sends at least that frame
-    /// and calls `sent`. Where queues with frames are not in `ready`, it has called
-    /// `end_blocked_turns` first.
+    /// Picks the queue to send from, out of `ready` (not paused, within its rate), which is not
+    /// empty; `head_len` returns the length of a queue's first frame. A repeated call picks the
+    /// same queue. The caller sends that frame and calls `sent`. Where queues with frames are not
+    /// in `ready`, it has called `end_blocked_turns` first. `ONE_GROUP` if the caller knows that
+    /// `has_one_group`.
     #[inline]
-    pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<QueueTurn> {
-        if self.group_count == 1 {
-            return (ready != 0).then(|| self.pick_inside(0, ready, &head_len));
+    pub fn pick<const ONE_GROUP: bool>(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> usize {
+        debug_assert!(ready != 0 && (!ONE_GROUP || self.has_one_group()));
+        if ONE_GROUP || self.has_one_group() {
+            return self.pick_inside(0, ready, &head_len);
         }
         self.pick_of_all(ready, &head_len)
     }
 
     /// Applies level 1 among several groups.
     #[inline(never)]
-    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<QueueTurn> {
+    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
         for rank in 0..usize::from(self.rank_count) {
             let groups = self.ready_groups(rank, ready);
             if groups != 0 {
-                return Some(self.pick_of_rank(rank, groups, ready, head_len));
+                return self.pick_of_rank(rank, groups, ready, head_len);
             }
         }
-        None
+        unreachable!("every queue is of a group, and every group of a rank")
     }
 
     /// Returns the groups of a rank that have a queue in `ready`.
@@ -198,18 +184,17 @@ impl Scheduler {
         groups: u8,
         ready: u8,
         head_len: &impl Fn(usize) -> u16,
-    ) -> QueueTurn {
+    ) -> usize {
         if self.groups[groups.trailing_zeros() as usize].alone {
             return self.pick_inside(groups.trailing_zeros() as usize, ready, head_len);
         }
         loop {
             let current = self.ranks[rank].current;
             if groups & 1 << current != 0 {
-                let turn = self.pick_inside(usize::from(current), ready, head_len);
-                let bytes = i32::from(head_len(turn.queue)) + self.overhead_bytes;
-                let deficit = self.groups[usize::from(current & 7)].round.deficit;
-                if deficit >= bytes {
-                    return QueueTurn { wire_bytes: deficit as u32, ..turn };
+                let queue = self.pick_inside(usize::from(current), ready, head_len);
+                let bytes = i32::from(head_len(queue)) + self.overhead_bytes;
+                if self.groups[usize::from(current & 7)].round.deficit >= bytes {
+                    return queue;
                 }
             }
             let next = next_in_ring(groups, current);
@@ -219,28 +204,20 @@ impl Scheduler {
         }
     }
 
-    /// Applies level 2: picks a queue of a group, of which at least one is in `ready`. A repeated
-    /// call picks the same queue.
+    /// Applies level 2: picks a queue of a group, of which at least one is in `ready`.
     #[inline]
-    fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> QueueTurn {
-        let group = group & 7;
-        let Group { queues, inside, current, .. } = &mut self.groups[group];
+    fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
+        let Group { queues, inside, current, .. } = &mut self.groups[group & 7];
         let (ready, inside) = (ready & *queues, *inside);
-        let turn =
-            |queue, frames, bytes| QueueTurn { queue, group, inside, frames, bytes, wire_bytes: u32::MAX };
         if inside == Discipline::Strict {
-            return turn(7 - ready.leading_zeros() as usize, u32::MAX, u32::MAX);
+            return (7 - ready.leading_zeros() as usize) & 7;
         }
         loop {
             let q = usize::from(*current & 7);
             if ready & 1 << q != 0 {
-                let deficit = self.queues[q].deficit;
-                let is_by_bytes = inside == Discipline::Bytes;
-                let cost = if is_by_bytes { i32::from(head_len(q)) } else { 1 };
-                if deficit >= cost {
-                    let deficit = deficit as u32;
-                    let (frames, bytes) = if is_by_bytes { (u32::MAX, deficit) } else { (deficit, u32::MAX) };
-                    return turn(q, frames, bytes);
+                let cost = if inside == Discipline::Bytes { i32::from(head_len(q)) } else { 1 };
+                if self.queues[q].deficit >= cost {
+                    return q;
                 }
             }
             *current = next_in_ring(ready, *current);
@@ -249,26 +226,30 @@ impl Scheduler {
         }
     }
 
-    /// Records that `frames` of `bytes` in all left in this turn; `backlogged` are the queues that
-    /// still hold frames.
+    /// Records that a frame of `len` bytes left `queue`; `backlogged` are the queues that still
+    /// hold frames. `ONE_GROUP` if the caller knows that `has_one_group`.
     #[inline]
-    pub fn sent(&mut self, turn: &QueueTurn, frames: u32, bytes: u32, backlogged: u8) {
-        let (queue, frames, bytes) = (turn.queue & 7, frames as i32, bytes as i32);
+    pub fn sent<const ONE_GROUP: bool>(&mut self, queue: usize, len: u16, backlogged: u8) {
+        let (queue, len) = (queue & 7, i32::from(len));
+        let number = if ONE_GROUP { 0 } else { self.group_of_queue[queue] };
+        let group = &mut self.groups[usize::from(number & 7)];
         let round = &mut self.queues[queue];
-        let cost = match turn.inside {
-            Discipline::Strict => 0,
-            Discipline::Bytes => bytes,
-            Discipline::Frames => frames,
-        };
-        round.deficit = if backlogged & 1 << queue == 0 { 0 } else { round.deficit - cost };
-        let group = &mut self.groups[turn.group & 7];
-        if group.alone {
+        if backlogged & 1 << queue == 0 {
+            round.deficit = 0;
+        } else {
+            round.deficit -= match group.inside {
+                Discipline::Strict => 0,
+                Discipline::Bytes => len,
+                Discipline::Frames => 1,
+            };
+        }
+        if ONE_GROUP || group.alone {
             return;
         }
         if backlogged & group.queues == 0 {
             group.round.deficit = 0;
         } else {
-            group.round.deficit -= bytes + frames * self.overhead_bytes;
+            group.round.deficit -= len + self.overhead_bytes;
         }
     }
 
@@ -351,9 +332,8 @@ mod tests {
     fn shares(scheduler: &mut Scheduler, ready: u8, lens: [u16; 8], frames: usize) -> [u64; 8] {
         let mut bytes = [0; 8];
         for _ in 0..frames {
-            let turn = scheduler.pick(ready, |q| lens[q]).expect("something is ready");
-            let q = turn.queue;
-            scheduler.sent(&turn, 1, lens[q].into(), 0xff);
+            let q = scheduler.pick::<false>(ready, |q| lens[q]);
+            scheduler.sent::<false>(q, lens[q], 0xff);
             bytes[q] += u64::from(lens[q]);
         }
         bytes
@@ -378,14 +358,8 @@ mod tests {
         let weighted = GroupDiscipline::WeightedByBytes([1; 8]);
         let mut scheduler =
             Scheduler::new(&ScheduleSettings::sp_wrr(0b0010_0100, 0b1000_0000, 0b0101_1011, weighted), 0);
-        for (ready, picked) in [
-            (0xff, Some(5)),
-            (0b1101_1111, Some(2)),
-            (0b1101_1011, Some(7)),
-            (0b0000_0001, Some(0)),
-            (0, None),
-        ] {
-            assert_eq!(scheduler.pick(ready, |_| 64).map(|turn| turn.queue), picked, "{ready:#b}");
+        for (ready, picked) in [(0xff, 5), (0b1101_1111, 2), (0b1101_1011, 7), (0b0000_0001, 0)] {
+            assert_eq!(scheduler.pick::<false>(ready, |_| 64), picked, "{ready:#b}");
         }
     }
 
@@ -404,8 +378,8 @@ mod tests {
     #[test]
     fn what_is_empty_keeps_no_grant() {
         let mut scheduler = Scheduler::new(&ScheduleSettings::default_ets(), 24);
-        let turn = scheduler.pick(1, |_| 64).expect("ready");
-        scheduler.sent(&turn, 1, 64, 0);
+        assert_eq!(scheduler.pick::<false>(1, |_| 64), 0);
+        scheduler.sent::<false>(0, 64, 0);
         assert!(scheduler.queues.iter().all(|queue| queue.deficit == 0));
         assert!(scheduler.groups.iter().all(|group| group.round.deficit == 0));
     }

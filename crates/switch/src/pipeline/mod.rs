@@ -320,26 +320,43 @@ impl Switch {
         memory: &mut M,
         out: &mut Vec<TxDesc>,
     ) -> bool {
-        let before = out.len();
+        let mut room = room;
         if room > 0 && self.sets.pfc_pending.contains(port) {
+            let before = out.len();
             self.transmit_pfc(port, now, memory, out);
+            room -= out.len() - before;
         }
-        let mut room = room - (out.len() - before);
-        let before = out.len();
-        let copies = self.egress[port].copies();
-        if copies > 0 {
-            room = self.room_for_copies(port, room);
+        let egress = &mut self.egress[port];
+        let (has_edits, is_backlogged) = if egress.copies() == 0 {
+            (egress.dequeue(room, now, &mut self.frame_queues, out), egress.is_backlogged())
+        } else {
+            self.transmit_with_copies(port, room, now, memory, out)
+        };
+        if !is_backlogged && !self.has_pfc_pending(port) {
+            self.sets.tx_pending.set(port, false);
         }
+        has_edits
+    }
+
+    /// Takes data frames of a port that queues copies of flooded frames, too, which get memory when
+    /// they leave. Returns whether some must be edited, and whether the port still holds frames.
+    #[cold]
+    fn transmit_with_copies<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        room: usize,
+        now: Instant,
+        memory: &mut M,
+        out: &mut Vec<TxDesc>,
+    ) -> (bool, bool) {
+        let (before, copies) = (out.len(), self.egress[port].copies());
+        let room = self.room_for_copies(port, room);
         let egress = &mut self.egress[port];
         let has_edits = egress.dequeue(room, now, &mut self.frame_queues, out);
         if egress.copies() != copies {
             self.copy_dequeued(port, before, now, memory, out);
         }
-        let egress = &self.egress[port];
-        if !egress.is_backlogged() && !self.has_pfc_pending(port) {
-            self.sets.tx_pending.set(port, false);
-        }
-        has_edits
+        (has_edits, self.egress[port].is_backlogged())
     }
 
     /// Completes a frame that `transmit` returned for `port` and that has left. For a frame that
