@@ -54,6 +54,8 @@ pub struct Offered {
     pub pauses: Vec<ReceivedPause>,
     /// Frames that no bridge forwards: invalid ones, and LLDP.
     pub not_forwarded_frames: u64,
+    /// Ports whose transmission was put on hold in the part.
+    pub held_ports: Vec<u8>,
     /// Nanoseconds from each iteration that received frames to the next, and the number of these
     /// frames.
     pub busy_intervals_ns: Vec<(u64, u32)>,
@@ -111,6 +113,14 @@ impl Offered {
             old.port != port || !matches!(old.control, Control::Pfc(old) if old.enable & !pfc.enable == 0)
         });
         self.pauses.push(ReceivedPause { at, port, control });
+    }
+
+    /// Notes that a port's transmission is put on hold.
+    pub(super) fn note_hold(&mut self, port: usize) {
+        let port = port as u8;
+        if self.collects_frames && !self.held_ports.contains(&port) {
+            self.held_ports.push(port);
+        }
     }
 
     /// Notes the start of an iteration.

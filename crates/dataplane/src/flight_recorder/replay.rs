@@ -336,7 +336,11 @@ impl<R: Read> Replay<R> {
                 Ok(())
             }
             EntryKind::Hold => {
-                switch.hold(port, rest.try_get_u8()? != 0);
+                let on_hold = rest.try_get_u8()? != 0;
+                switch.hold(port, on_hold);
+                if let (true, Some(offered)) = (on_hold, &mut self.offered) {
+                    offered.note_hold(port);
+                }
                 Ok(())
             }
             EntryKind::BlockQueues => {

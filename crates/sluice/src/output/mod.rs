@@ -35,6 +35,11 @@ pub fn table(headings: &[&str], words: usize) -> Grid {
     Grid::new(headings, words)
 }
 
+/// Formats a number of things, of which `one` and `more` are the words: 1 frame, 1,200 frames.
+pub fn counted(number: u64, one: &str, more: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { more })
+}
+
 /// Formats `number` with one decimal and separators of thousands.
 pub fn tenths(number: f64) -> String {
     let tenths = (number * 10.0).round() as u64;

@@ -265,10 +265,14 @@ impl Lab {
 
 /// Writes the recording of an incast. Returns the folder and the file.
 pub fn record() -> (tempfile::TempDir, PathBuf) {
+    record_incast(Lab::new())
+}
+
+fn record_incast(lab: Lab) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("incast.sluice");
     let mut out = GzEncoder::new(std::fs::File::create(&file).unwrap(), Compression::fast());
-    out.write_all(&Lab::new().incast()).unwrap();
+    out.write_all(&lab.incast()).unwrap();
     out.finish().unwrap();
     (folder, file)
 }
@@ -392,6 +396,23 @@ fn a_part_begins_with_the_pause_in_force() {
     let waited = |note: &String| note.ends_with("frames that waited in queues at the beginning");
     assert!(text.notes.len() == 1 && text.notes.iter().all(waited), "{:?}", text.notes);
     simulate(&text, &[]);
+}
+
+/// The receiver's port is on hold from the beginning, or from a later time on.
+#[test]
+fn a_port_on_hold_is_listed() {
+    let mut lab = Lab::new();
+    lab.handle.send(LoopCommand::Hold { port: 2, held: true }).unwrap();
+    let (_folder, file) = record_incast(lab);
+    for from_ns in [0, 5_000_000] {
+        let notes = recording::read(&file, from_ns, None).unwrap().notes;
+        let listed = notes.iter().filter(|note| note.contains("port c was on hold"));
+        assert_eq!(
+            (listed.count(), notes.iter().any(|note| note.contains("port a"))),
+            (1, false),
+            "{notes:?}"
+        );
+    }
 }
 
 /// A port that was added or renamed meanwhile, a frame of a slot that had no port, and too much.

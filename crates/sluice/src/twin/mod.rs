@@ -137,11 +137,12 @@ fn of_recording(arguments: &Arguments, file: &Path, config_file: &Path) -> Resul
         });
         return output::print(&output::json(&answer, true)?);
     }
-    let (frames, early) = (output::grouped(frames as u64), time(twin.earliest_ns));
+    let frames = output::counted(frames as u64, "frame", "frames");
     output::print(&format!(
-        "{path}: {ports} ports, {flows} flows, {frames} frames in {}; each arrives when it was recorded, or up to \
-         {early} earlier",
-        time(twin.duration_ns)
+        "{path}: {}, {frames} in {}; each arrives when it was recorded, or up to {} earlier",
+        ports_and_flows(ports, flows),
+        time(twin.duration_ns),
+        time(twin.earliest_ns)
     ))
 }
 
@@ -166,7 +167,12 @@ fn of_counters(arguments: &Arguments) -> Result<()> {
         let answer = json!({"scenario": path, "ports": ports, "flows": flows, "duration_ns": duration_ns});
         return output::print(&output::json(&answer, true)?);
     }
-    output::print(&format!("{path}: {ports} ports, {flows} flows"))
+    output::print(&format!("{path}: {}", ports_and_flows(ports, flows)))
+}
+
+fn ports_and_flows(ports: usize, flows: usize) -> String {
+    let ports = output::counted(ports as u64, "port", "ports");
+    format!("{ports}, {}", output::counted(flows as u64, "flow", "flows"))
 }
 
 /// Parses the configuration of the switch.

@@ -14,7 +14,7 @@ use switch::monitor::counters::{GroupSnapshot, PortSnapshot};
 use switch::{Event, Instant, Nanos, Snapshot, SwitchSettings};
 
 use crate::exit::misuse;
-use crate::output::grouped;
+use crate::output::{counted, grouped};
 use crate::record::{self, FileReplay};
 use crate::sim::format::time;
 
@@ -127,6 +127,14 @@ pub fn read(file: &Path, from_ns: Nanos, to_ns: Option<Nanos>) -> Result<Inciden
         return misuse(format!("{}: {why}", name()));
     }
     let mut notes = notes(&offered, &before, gaps, &counts);
+    for (slot, port) in before.ports.iter().enumerate() {
+        if port.held || offered.held_ports.contains(&(slot as u8)) {
+            notes.push(format!(
+                "not in the scenario: port {} was on hold, and sent nothing but PFC",
+                port.name
+            ));
+        }
+    }
     if settings_after != settings {
         notes.push("the settings changed meanwhile; those of the beginning are compared".to_owned());
     }
@@ -136,17 +144,33 @@ pub fn read(file: &Path, from_ns: Nanos, to_ns: Option<Nanos>) -> Result<Inciden
 /// Returns what a scenario cannot have of a part, one line each.
 fn notes(offered: &Offered, before: &Snapshot, gaps: u64, counts: &EventCounts) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut add = |count: u64, what: &str| {
+    let mut add = |count: u64, one: &str, more: &str| {
         if count > 0 {
-            notes.push(format!("not in the scenario: {count} {what}"));
+            notes.push(format!("not in the scenario: {}", counted(count, one, more)));
         }
     };
-    add(gaps, "gaps, of which the recording has no frames");
-    add(counts.link_changes, "changes of ports, up or down, in that part");
-    add(counts.kernel_dropped_frames, "frames that the kernel or the NIC dropped");
+    add(gaps, "gap, of which the recording has no frames", "gaps, of which the recording has no frames");
+    add(
+        counts.link_changes,
+        "change of a port, up or down, in that part",
+        "changes of ports, up or down, in that part",
+    );
+    add(
+        counts.kernel_dropped_frames,
+        "frame that the kernel or the NIC dropped",
+        "frames that the kernel or the NIC dropped",
+    );
     let queues = before.ports.iter().flat_map(|port| &port.queues);
-    add(queues.map(|queue| queue.waiting_frames).sum(), "frames that waited in queues at the beginning");
-    add(offered.not_forwarded_frames, "frames that no bridge forwards, as invalid ones and LLDP");
+    add(
+        queues.map(|queue| queue.waiting_frames).sum(),
+        "frame that waited in a queue at the beginning",
+        "frames that waited in queues at the beginning",
+    );
+    add(
+        offered.not_forwarded_frames,
+        "frame that no bridge forwards, as an invalid one or LLDP",
+        "frames that no bridge forwards, as invalid ones and LLDP",
+    );
     notes
 }
 
@@ -214,7 +238,7 @@ pub fn differences(incident: &Incident, config: &Config, config_name: &str) -> R
     let more = lines.len().saturating_sub(MAX_DIFFERENCES);
     lines.truncate(MAX_DIFFERENCES);
     if more > 0 {
-        lines.push(format!("{more} more settings"));
+        lines.push(counted(more as u64, "more setting", "more settings"));
     }
     Ok(lines)
 }

@@ -21,6 +21,7 @@ use wire::mac::MacAddr;
 use wire::pause::{Control, FRAME_BYTES};
 
 use super::recording::{Incident, number};
+use crate::output::counted;
 
 /// The most pauses, which are faults of a scenario.
 const MAX_PAUSES: usize = 4096;
@@ -92,8 +93,8 @@ pub fn text(incident: &Incident, config: &Config, title: &str) -> Result<Text, S
     for (key, flow) in flows(incident, &starts, lead_ns, &mut notes) {
         let Some(headers) = classifier.headers(usize::from(key.0), flow.class, key.3) else {
             notes.push(format!(
-                "not in the scenario: {} frames of port {}, which no tag and DSCP classifies to priority {}, queue {}",
-                flow.frames,
+                "not in the scenario: {} of port {}, which no tag and DSCP classifies to priority {}, queue {}",
+                counted(flow.frames as u64, "frame", "frames"),
                 incident.settings.ports[usize::from(key.0)].name,
                 flow.class.priority,
                 flow.class.queue
@@ -142,20 +143,25 @@ fn flows(
         let _ = writeln!(flow.lines, "{at_ns},{len}");
         flow.frames += 1;
     }
-    for (count, what) in [
-        (flooded, "flooded frames: broadcast, multicast, or to an address that was not known"),
-        (back, "frames to an address on the port that they came from, which are dropped"),
-    ] {
-        if count > 0 {
-            notes.push(format!("not in the scenario: {count} {what}"));
-        }
+    if flooded > 0 {
+        let frames = counted(flooded, "flooded frame", "flooded frames");
+        let which = "broadcast, multicast, or to an address that was not known";
+        notes.push(format!("not in the scenario: {frames}: {which}"));
+    }
+    if back > 0 {
+        let frames = counted(
+            back,
+            "frame to an address on the port that it came from, which is dropped",
+            "frames to an address on the port that they came from, which are dropped",
+        );
+        notes.push(format!("not in the scenario: {frames}"));
     }
     let (least, most) = (FrameTrace::FRAME_BYTES.start(), FrameTrace::FRAME_BYTES.end());
-    if longer > 0 {
-        notes.push(format!("{longer} frames have {least} bytes instead of fewer"));
-    }
-    if shorter > 0 {
-        notes.push(format!("{shorter} frames have {most} bytes instead of more"));
+    for (count, bytes, than) in [(longer, least, "fewer"), (shorter, most, "more")] {
+        if count > 0 {
+            let have = counted(count, "frame has", "frames have");
+            notes.push(format!("{have} {bytes} bytes instead of {than}"));
+        }
     }
     flows
 }
@@ -297,10 +303,11 @@ fn traffic(
     let flow = file.trim_end_matches(".csv");
     let ecn = if is_ect { "ecn      = true\n" } else { "" };
     format!(
-        "\n# From {} to {}: {frames} frames.\n[[traffic]]\nname     = \"{flow}\"\nfrom     = \"host{from}\"\n\
+        "\n# From {} to {}: {}.\n[[traffic]]\nname     = \"{flow}\"\nfrom     = \"host{from}\"\n\
          to       = \"host{to}\"\npriority = {priority}\ndscp     = {dscp}\n{ecn}frames   = \"{file}\"\n",
         name(from),
-        name(to)
+        name(to),
+        counted(frames as u64, "frame", "frames")
     )
 }
 
@@ -368,14 +375,17 @@ fn pauses(
         whole_link += u64::from(matches!(pause.control, Control::Pause { .. }));
     }
     if whole_link > 0 {
-        notes.push(format!(
-            "not in the scenario: {whole_link} PAUSE frames of 802.3x, which pause a whole link"
-        ));
+        let frames = counted(
+            whole_link,
+            "PAUSE frame of 802.3x, which pauses a whole link",
+            "PAUSE frames of 802.3x, which pause a whole link",
+        );
+        notes.push(format!("not in the scenario: {frames}"));
     }
     if let Some(more) = faults.len().checked_sub(MAX_PAUSES).filter(|more| *more > 0) {
+        let pauses = counted(more as u64, "pause by a peer, the last one", "pauses by peers, the last ones");
         notes.push(format!(
-            "not in the scenario: {more} pauses by peers, the last ones, as a scenario has {MAX_PAUSES}: take a \
-             shorter part with --from and --to"
+            "not in the scenario: {pauses}, as a scenario has {MAX_PAUSES}: take a shorter part with --from and --to"
         ));
     }
     for (((start, end), slot), priorities) in faults.into_iter().take(MAX_PAUSES) {
@@ -486,8 +496,7 @@ mod tests {
         ] {
             let text = text(&incident, &config, "x").unwrap();
             assert_eq!(text.files[0].1, file);
-            let notes =
-                ["1 frames have 60 bytes instead of fewer", "1 frames have 9216 bytes instead of more"];
+            let notes = ["1 frame has 60 bytes instead of fewer", "1 frame has 9216 bytes instead of more"];
             assert_eq!(text.notes, notes);
         }
     }
@@ -514,7 +523,8 @@ mod tests {
         incident.offered.frames = vec![to(None), to(Some(0)), to(Some(1))];
         let notes = text(&incident, &config, "x").unwrap().notes;
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].starts_with("not in the scenario: 1 flooded frames"), "{notes:?}");
+        assert!(notes[0].starts_with("not in the scenario: 1 flooded frame:"), "{notes:?}");
+        assert!(notes[1].ends_with("1 frame to an address on the port that it came from, which is dropped"));
     }
 
     /// A quantum is 512 ns: pauses of 10 quanta are refreshed, expire, and end by XON.
