@@ -47,7 +47,8 @@ happens on the way.")]
 pub struct Record {
     /// Where the recording goes.
     file: PathBuf,
-    /// Record from now on for this time, as in 500ms or 10s; an hour at most.
+    /// Record from now on for this time, as in 500ms or 10s; an hour at most. What the daemon has
+    /// kept comes first.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_ns)]
     duration: u64,
     /// Fetch what the daemon has kept, instead.
