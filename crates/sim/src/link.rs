@@ -23,6 +23,8 @@ pub struct Mail {
     pub(crate) messages: Vec<(usize, Message)>,
     /// By end that negotiates: frames of LLDP with the time when they are read.
     pub(crate) lldp: Vec<(usize, Picos, Vec<u8>)>,
+    /// By flow: when its frames were sent, if latencies are measured.
+    pub(crate) sent: Vec<(usize, Picos)>,
 }
 
 impl Mail {

@@ -29,7 +29,7 @@ use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
 use crate::trace::int_log::IntLog;
-use crate::trace::latency::LatencyLog;
+use crate::trace::latency::{FlowEnds, LatencyLog};
 
 /// One of the frames on a captured link.
 #[derive(Debug, Clone, Copy)]
@@ -106,8 +106,8 @@ impl<'s> Simulation<'s> {
         }
         let (flows, traffic_flows) = make_flows(scenario, &node_indices, &hosts, &wires);
         if scenario.latency {
-            let traffic_of = flows.iter().map(|flow| flow.traffic).collect();
-            let log = LatencyLog::new(traffic_of, scenario.traffic.len(), of_ns(scenario.warmup_ns));
+            let ends = flows.iter().map(|flow| (flow.traffic, flow_ends(flow, &parts)));
+            let log = LatencyLog::new(ends, scenario.traffic.len(), of_ns(scenario.warmup_ns));
             wires.latency = Some(Box::new(log));
         }
         wires.int = IntLog::new(scenario, flows.iter().map(|flow| flow.traffic));
@@ -601,6 +601,15 @@ impl<'s> Simulation<'s> {
         let own = devices.iter_mut().filter(|device| parts.owns(device.node));
         self.record.sample(self.links.now, own);
         self.links.queue.schedule_global(next, Event::Sample);
+    }
+}
+
+/// Returns where the ends of a flow are.
+fn flow_ends(flow: &Flow, parts: &PartOf) -> FlowEnds {
+    match (parts.other(flow.headers.from), parts.other(flow.headers.to)) {
+        (None, Some(part)) => FlowEnds::ReceiverIn(part),
+        (Some(_), None) => FlowEnds::SenderElsewhere,
+        _ => FlowEnds::Together,
     }
 }
 

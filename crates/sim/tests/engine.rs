@@ -525,6 +525,36 @@ fn a_fabric_in_parts_has_the_results_of_the_whole() {
     }
 }
 
+/// Latencies, too: of traffic with retransmission, of frames that are reordered, and while cables
+/// are cut.
+#[test]
+fn latency_in_parts_is_that_of_the_whole() {
+    let acked = "traffic = [{ name = \"t\", from = \"h[2-12]\", to = \"h1\", bytes = 400000, dctcp = true, \
+        retransmission_timeout = \"20us\" }]";
+    for traffic in [EVERY_PAIR, POISSON, acked] {
+        for multipath in ["flow", "spray"] {
+            let settings = format!("latency = true\nwarmup = \"2us\"\nmultipath = \"{multipath}\"");
+            let scenario = leaf_spine(&format!("{settings}\n{traffic}"));
+            let cut = |link| [FaultKind::LinkDown { link }, FaultKind::LinkUp { link }];
+            let faults = (0..scenario.links.len()).flat_map(cut).zip(1..);
+            let faults: Vec<_> = faults.map(|(kind, number)| (number * 4 * US, kind)).collect();
+            let scenario = with_faults(scenario, &faults);
+            let whole = run(&scenario);
+            let of_traffic = &whole.traffic[0];
+            let frames = of_traffic.latency.map_or(0, |latency| latency.frames);
+            let lost = of_traffic.lost_frames + of_traffic.retransmitted_frames.unwrap_or(0);
+            assert!(
+                frames > 100 && lost > 0 && whole.hops.len() > 5,
+                "the test would show nothing: {frames} frames, {lost} lost: {multipath}, {traffic}"
+            );
+            for most in [1, 2, 3, 4, 6] {
+                let in_parts = run_in_parts(&scenario, most);
+                assert!(in_parts.as_ref() == Ok(&whole), "{multipath}, {most} parts: {traffic}");
+            }
+        }
+    }
+}
+
 /// What acts without delay is in one part, with the switches of its hosts: the ranks of a
 /// collective are everywhere here, so only the spines remain beside them.
 #[test]
@@ -547,11 +577,7 @@ fn there_are_no_more_parts_than_switches() {
 #[test]
 fn what_needs_the_whole_network_is_named() {
     let mut scenario = leaf_spine(EVERY_PAIR);
-    scenario.latency = true;
-    assert_eq!(parts(&scenario, 1), 1);
     let why = |scenario: &Scenario| Partition::new(scenario, 2).err().unwrap_or_default();
-    assert!(why(&scenario).starts_with("latency = true"), "{}", why(&scenario));
-    scenario.latency = false;
     scenario.traffic[0].acks = Some(AckSettings {
         priority: 6,
         dscp: 48,

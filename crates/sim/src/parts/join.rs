@@ -5,7 +5,8 @@ use crate::simulation::{NodeIndex, Simulation};
 use crate::time::Picos;
 
 /// Joins parts at the end of a run.
-pub(super) fn join<'s>(parts: Vec<Simulation<'s>>, part_of: &[usize], end: Picos) -> Simulation<'s> {
+pub(super) fn join<'s>(mut parts: Vec<Simulation<'s>>, part_of: &[usize], end: Picos) -> Simulation<'s> {
+    parts.iter_mut().filter_map(|part| part.links.latency.as_mut()).for_each(|log| log.end_window());
     let latest = parts.iter().map(|part| part.links.now).max().unwrap_or(end);
     let mut parts = parts.into_iter().enumerate();
     let (_, mut whole) = parts.next().expect("a partition has at least one part");
@@ -52,6 +53,9 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
         }
     }
     whole.record.absorb(&mut part.record, &|line| is_theirs(directions[line].to.node));
+    if let (Some(log), Some(theirs)) = (&mut whole.links.latency, &part.links.latency) {
+        log.absorb(theirs);
+    }
     // Each part has counted the events of the whole network.
     whole.events += part.events - part.global_events;
 }

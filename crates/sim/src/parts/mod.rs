@@ -98,6 +98,9 @@ impl<'s> Partition<'s> {
 impl Part<'_> {
     /// Processes the events before `end`, in picoseconds.
     pub fn advance(&mut self, end: u64) {
+        if let Some(log) = &mut self.0.links.latency {
+            log.end_window();
+        }
         self.0.run_through(end.saturating_sub(1), &mut |_| {});
     }
 
@@ -124,6 +127,9 @@ impl Part<'_> {
         }
         for (end, at, frame) in mail.lldp.drain(..) {
             negotiation.take_in(end, at, frame, links);
+        }
+        if let Some(log) = &mut links.latency {
+            log.take_in(&mut mail.sent);
         }
     }
 
@@ -160,12 +166,6 @@ fn stops(scenario: &Scenario) -> Vec<Picos> {
 
 /// Checks that a scenario has nothing that needs the whole network at once.
 fn divisible(scenario: &Scenario) -> Result<(), String> {
-    if scenario.latency {
-        return Err(
-            "latency = true is measured across the whole network, on one core: leave out --threads, or it"
-                .to_owned(),
-        );
-    }
     let uses_int = |traffic: &&Traffic| {
         let transport = traffic.acks.as_ref().and_then(|acks| acks.transport);
         matches!(transport, Some(TransportSettings::Hpcc(_)))

@@ -87,7 +87,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
     /// Run on this many cores, with the same results to the byte; more than the machine has make it
-    /// slower. Refused with --pcap, and for scenarios with `latency = true` or HPCC.
+    /// slower. Refused with --pcap, and for scenarios with HPCC.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Do not show progress. It is said on standard error, if that is a terminal.
