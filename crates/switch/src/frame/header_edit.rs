@@ -292,7 +292,12 @@ mod tests {
             let ds_field = DsField::find_at(&at, IPV4, packet_at).filter(|_| changes_packet);
             let edit = HeaderEdit { ds_field, ..edit };
             let len = edit.tag.len_after(64);
+            // The start of the frame, with spare room for a tag.
+            let mut start = [memory.bytes(&frame, 60), &[0; TAG_BYTES]].concat();
+            edit.apply_to_start(&mut start);
             edit.apply(&mut memory, &frame, len);
+            let shared = usize::from(edit.tag.len_after(60)).min(60);
+            assert_eq!(start[..shared], memory.bytes(&frame, 60)[..shared], "{edit:?}");
             assert_eq!(words(&memory, &frame, len), left, "{edit:?}");
             assert_eq!(edit.is_none(), edit == HeaderEdit::NONE);
             assert_eq!(edit.tag.len_before(len), 64);

@@ -254,4 +254,31 @@ mod tests {
         let mut memory = HeapMemory::new(4, 1 << 62);
         assert!(memory.alloc().is_none() && memory.is_refused());
     }
+
+    /// The lowest free number first; a frame in use keeps its bytes.
+    #[test]
+    fn frames_in_use_are_left_out() {
+        let mut memory = HeapMemory::with_allocated(4, 64, |frame| frame == 1);
+        assert_eq!(memory.free_frames(), 3);
+        memory.bytes_mut(&FrameId::new(1), 64).fill(7);
+        let frames = [(); 4].map(|()| memory.alloc().map(|frame| frame.index()));
+        assert_eq!(frames, [Some(0), Some(2), Some(3), None]);
+        assert_eq!((memory.free_frames(), memory.bytes(&FrameId::new(1), 64)), (0, &[7; 64][..]));
+    }
+
+    /// No more than a frame has, whatever length is asked for.
+    #[test]
+    fn bytes_of_a_frame_end_with_it() {
+        let mut memory = HeapMemory::new(3, 64);
+        let [one, two, three] = [(); 3].map(|()| memory.alloc().expect("a frame"));
+        memory.bytes_mut(&two, 100).fill(7);
+        memory.copy(&two, &one, 10);
+        let sevens = |memory: &HeapMemory, frame| {
+            memory.bytes(frame, 100).iter().filter(|&&byte| byte == 7).count()
+        };
+        assert_eq!([&one, &two, &three].map(|frame| sevens(&memory, frame)), [10, 64, 0]);
+        memory.copy(&two, &three, 100);
+        assert_eq!((sevens(&memory, &three), memory.bytes(&three, 100).len()), (64, 64));
+        assert_eq!(MaxFrame::of(&memory), MaxFrame { longest_bytes: 64, chunk_bytes: 64 });
+    }
 }

@@ -230,3 +230,26 @@ impl FrameMeta {
         u32::from(self.cells)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_flooded_frames() {
+        let group = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+        let addresses = [MacAddr::BROADCAST, group, MacAddr([2; 6])];
+        for vid in [0, 7] {
+            let types = addresses.map(|mac| FloodType::of_flooded(FdbKey::of(mac).in_vlan(vid)));
+            assert_eq!(types, FloodType::FLOODED);
+        }
+        let of = |flooded: FloodType| (flooded.index(), flooded.name(), flooded.limit_setting_name());
+        assert_eq!(of(FloodType::Known), (None, "known unicast", ""));
+        let expected = [
+            (Some(0), "broadcast", "broadcast_limit_pps"),
+            (Some(1), "multicast", "multicast_limit_pps"),
+            (Some(2), "unknown unicast", "unknown_unicast_limit_pps"),
+        ];
+        assert_eq!(FloodType::FLOODED.map(of), expected);
+    }
+}

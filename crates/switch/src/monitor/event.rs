@@ -327,4 +327,42 @@ mod tests {
             assert!(!other.is_no_drop_loss(), "{other:?}");
         }
     }
+
+    /// Two losses, and what the first is after the second was added; `None` if they stay apart.
+    #[test]
+    fn losses_add_up_at_one_place_for_one_reason() {
+        let dropped = |port, priority, reason, frames| Event::NoDropDropped { port, priority, reason, frames };
+        let (tail, wred) = (DropReason::TailDrop, DropReason::Wred);
+        let unread = |port, frames| Event::KernelDropped { port, frames };
+        let lost = |port, frames, no_drop_frames, pfc_frames| Event::KernelLost {
+            port,
+            frames,
+            no_drop_frames,
+            pfc_frames,
+        };
+        let limited =
+            |port, cast, frames, no_drop_frames| Event::FloodLimit { port, cast, frames, no_drop_frames };
+        let (broadcast, multicast) = (FloodType::Broadcast, FloodType::Multicast);
+        let exhausted = |port, priority| Event::NoDropLost { port, priority };
+        for (first, later, sum) in [
+            (dropped(1, 3, tail, 2), dropped(1, 3, tail, 5), Some(dropped(1, 3, tail, 7))),
+            (dropped(1, 3, tail, 2), dropped(2, 3, tail, 5), None),
+            (dropped(1, 3, tail, 2), dropped(1, 4, tail, 5), None),
+            (dropped(1, 3, tail, 2), dropped(1, 3, wred, 5), None),
+            (unread(1, 2), unread(1, 5), Some(unread(1, 7))),
+            (unread(1, 2), unread(2, 5), None),
+            (lost(1, 4, 2, 3), lost(1, 6, 5, 4), Some(lost(1, 10, 7, 7))),
+            (lost(1, 4, 2, 3), lost(2, 6, 5, 4), None),
+            (limited(1, broadcast, 4, 2), limited(1, broadcast, 6, 5), Some(limited(1, broadcast, 10, 7))),
+            (limited(1, broadcast, 4, 2), limited(2, broadcast, 6, 5), None),
+            (limited(1, broadcast, 4, 2), limited(1, multicast, 6, 5), None),
+            (exhausted(1, 3), exhausted(1, 3), Some(exhausted(1, 3))),
+            (exhausted(1, 3), exhausted(1, 4), None),
+            (exhausted(1, 3), unread(1, 5), None),
+        ] {
+            let mut added = first;
+            assert_eq!(added.add(&later), sum.is_some(), "{first:?}, {later:?}");
+            assert_eq!(added, sum.unwrap_or(first), "{later:?}");
+        }
+    }
 }

@@ -257,3 +257,31 @@ impl AlarmSource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ports have priorities at ingress and queues at egress; pools have numbers.
+    #[test]
+    fn an_alarm_has_its_source_as_numbers() {
+        let report = AlarmReport { raised: true, peak: (7, 10), crossings: 2, percent: 70 };
+        for (kind, side, is_queue) in [
+            (AlarmKind::Ingress, 1, false),
+            (AlarmKind::Drop, 1, false),
+            (AlarmKind::Egress, 2, true),
+            (AlarmKind::Headroom, 3, false),
+        ] {
+            let of_port =
+                Event::Alarm { source: AlarmSource::Port { port: 4, kind, number: 5 }, report }.describe();
+            let (priority, queue) = if is_queue { (None, Some(5)) } else { (Some(5), None) };
+            assert_eq!((of_port.port, of_port.priority, of_port.queue), (Some(4), priority, queue), "{kind:?}");
+            let numbers = [("cells", 7), ("allowed_cells", 10), ("percent", 70), ("crossings", 2)];
+            let type_and_numbers = [&[("alarm_type", side)], &numbers[..]].concat();
+            assert_eq!(of_port.values, type_and_numbers, "{kind:?}");
+            let of_pool = Event::Alarm { source: AlarmSource::Pool { kind, number: 2 }, report }.describe();
+            assert_eq!((of_pool.port, of_pool.priority, of_pool.queue), (None, None, None));
+            assert_eq!(of_pool.values, [&[("pool", 2)], &type_and_numbers[..]].concat(), "{kind:?}");
+        }
+    }
+}

@@ -383,3 +383,76 @@ fn the_address_of_a_peer_is_known_without_a_frame() {
     bridge.learn_peer(mac(5), 4, at(23));
     assert_eq!(bridge.lookup(mac(5), at(1000)), Some(6));
 }
+
+/// A port of 16 addresses that has reported its limit reports it again after it had 14.
+#[test]
+fn the_limit_is_reported_again_from_an_eighth_below() {
+    for (moved, reported) in [(1, Set64::EMPTY), (2, Set64::of(0))] {
+        let settings = BridgeSettings { max_entries_per_port: 16, ..BridgeSettings::default() };
+        let mut bridge = Fdb::new(&settings);
+        (0..17).for_each(|n| bridge.learn(mac(n), 0, Instant(0)));
+        assert_eq!((bridge.port_counts(0), bridge.take_at_limit()), ((16, 1), Set64::of(0)));
+        (0..moved).for_each(|n| bridge.learn(mac(n), 1, Instant(0)));
+        assert_eq!(bridge.port_counts(0).0, 16 - u64::from(moved));
+        (20..23).for_each(|n| bridge.learn(mac(n), 0, Instant(0)));
+        assert_eq!((bridge.port_counts(0).0, bridge.take_at_limit()), (16, reported), "{moved} moved");
+    }
+}
+
+/// Twice as many slots as entries, a power of two, and 64 at least.
+#[test]
+fn the_table_is_at_most_half_full() {
+    for (max_entries, slots) in [(0, 64), (32, 64), (33, 128), (100, 256), (16_384, 32_768)] {
+        let bridge = Fdb::new(&BridgeSettings { max_entries, ..BridgeSettings::default() });
+        assert_eq!(bridge.slots.len(), slots, "of {max_entries}");
+    }
+}
+
+/// A peer takes the room of an unconfirmed address, and none that others need. It is not counted
+/// as refused.
+#[test]
+fn a_peer_is_entered_only_where_there_is_room() {
+    let mut fdb = Fdb::new(&BridgeSettings { max_entries: 2, ..BridgeSettings::default() });
+    (0..2).for_each(|n| fdb.learn(mac(n), n as usize, Instant(0)));
+    fdb.learn_peer(mac(2), 2, Instant(0));
+    assert_eq!((fdb.lookup(mac(2), Instant(0)), fdb.counts()), (None, (2, 0, 0)));
+    fdb.unconfirm_port(0);
+    fdb.learn_peer(mac(2), 2, Instant(0));
+    assert_eq!((fdb.lookup(mac(2), Instant(0)), fdb.counts()), (Some(2), (2, 0, 0)));
+
+    // All slots that are read for its address are taken.
+    let mut fdb = Fdb::new(&BridgeSettings { max_entries: 1024, key: 1, ..BridgeSettings::default() });
+    let mut of_one_slot = (0..).map(mac).filter(|&address| fdb.slot_of(address) == 7);
+    let addresses: Vec<FdbKey> = of_one_slot.by_ref().take(MAX_PROBES + 1).collect();
+    addresses[..MAX_PROBES].iter().for_each(|&address| fdb.learn(address, 0, Instant(0)));
+    fdb.learn_peer(addresses[MAX_PROBES], 2, Instant(0));
+    assert_eq!(fdb.counts(), (MAX_PROBES as u64, 0, 0));
+    fdb.learn_peer(addresses[0], 0, Instant(5 * SECOND));
+    assert_eq!(fdb.lookup(addresses[0], Instant(304 * SECOND)), Some(0), "one that is known is renewed");
+}
+
+/// A page leaves out what a lookup does not find.
+#[test]
+fn aged_and_unconfirmed_addresses_are_not_read() {
+    let mut bridge = Fdb::new(&BridgeSettings { max_entries: 32, ..BridgeSettings::default() });
+    bridge.learn(mac(1), 1, Instant(0));
+    bridge.learn(mac(2), 2, Instant(200 * SECOND));
+    bridge.learn(mac(3), 3, Instant(200 * SECOND));
+    bridge.unconfirm_port(3);
+    let mut page = FdbPage::default();
+    bridge.read_page(&mut page, Instant(301 * SECOND));
+    assert_eq!(page.entries.iter().map(|entry| entry.port).collect::<Vec<_>>(), [2]);
+    assert_eq!((page.is_last, page.next_slot), (true, 64));
+}
+
+/// Another aging time and limit hold from then on.
+#[test]
+fn a_reload_changes_aging_and_limit() {
+    let mut bridge = Fdb::new(&BridgeSettings::default());
+    (0..3).for_each(|n| bridge.learn(mac(n), 0, Instant(0)));
+    let (aging_ns, max_entries_per_port) = (10 * SECOND, 2);
+    bridge.apply(&BridgeSettings { aging_ns, max_entries_per_port, ..BridgeSettings::default() });
+    assert_eq!([9, 11].map(|at_s| bridge.lookup(mac(0), Instant(at_s * SECOND))), [Some(0), None]);
+    bridge.learn(mac(3), 0, Instant(0));
+    assert_eq!(bridge.port_counts(0), (3, 1));
+}
