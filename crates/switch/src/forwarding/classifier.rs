@@ -251,6 +251,7 @@ mod tests {
         let settings = ClassifySettings {
             trust: Trust::Dscp,
             queue_is_priority: true,
+            port_priority: 6,
             policy: [Some(5); PRIORITIES],
             ..ClassifySettings::default()
         };

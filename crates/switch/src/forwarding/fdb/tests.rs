@@ -334,6 +334,8 @@ fn unconfirmed_addresses_take_no_room() {
     fdb.learn(mac(1), 0, Instant(0));
     fdb.learn(mac(2), 1, Instant(0));
     fdb.unconfirm_port(0);
+    assert_eq!(fdb.lookup_unconfirmed(mac(2), Instant(0)), None, "confirmed");
+    assert_eq!(fdb.lookup_unconfirmed(mac(1), Instant(301 * SECOND)), None, "aged");
     assert_eq!((fdb.counts().0, fdb.port_counts(0)), (1, (0, 0)));
     assert_eq!((fdb.lookup(mac(1), Instant(0)), fdb.lookup_unconfirmed(mac(1), Instant(0))), (None, Some(0)));
     fdb.learn(mac(3), 0, Instant(0));
@@ -429,6 +431,41 @@ fn a_peer_is_entered_only_where_there_is_room() {
     assert_eq!(fdb.counts(), (MAX_PROBES as u64, 0, 0));
     fdb.learn_peer(addresses[0], 0, Instant(5 * SECOND));
     assert_eq!(fdb.lookup(addresses[0], Instant(304 * SECOND)), Some(0), "one that is known is renewed");
+
+    // A static entry is stored in one of these, however many slots behind them are taken.
+    let behind = (0..).map(mac).find(|&address| fdb.slot_of(address) == 7 + MAX_PROBES);
+    fdb.learn(behind.expect("an address"), 0, Instant(0));
+    fdb.set_static(addresses[MAX_PROBES], 1);
+    assert_eq!(fdb.lookup(addresses[MAX_PROBES], Instant(0)), Some(1));
+    assert_eq!(fdb.counts(), (MAX_PROBES as u64 + 1, 0, 0));
+}
+
+/// Two static addresses whose first slot is the first of all.
+#[test]
+fn static_entries_of_the_first_slot() {
+    let mut fdb = Fdb::new(&BridgeSettings { max_entries: 32, key: 1, ..BridgeSettings::default() });
+    let of_slot_0: Vec<FdbKey> = (0..).map(mac).filter(|&address| fdb.slot_of(address) == 0).take(2).collect();
+    let ports = |fdb: &Fdb| [0, 1].map(|n: usize| fdb.lookup(of_slot_0[n], Instant(0)));
+    let are_static = |fdb: &Fdb| [0, 1].map(|n: usize| fdb.is_static(of_slot_0[n]));
+    (0..2).for_each(|n| fdb.learn(of_slot_0[n], n, Instant(0)));
+    assert_eq!((ports(&fdb), are_static(&fdb)), ([Some(0), Some(1)], [false; 2]));
+    (0..2).for_each(|n| fdb.set_static(of_slot_0[n], 4 + n));
+    assert_eq!((ports(&fdb), are_static(&fdb)), ([Some(4), Some(5)], [true; 2]));
+    fdb.forget_static(of_slot_0[1]);
+    assert_eq!((ports(&fdb), are_static(&fdb)), ([Some(4), None], [true, false]));
+    fdb.forget_static(of_slot_0[0]);
+    assert_eq!((ports(&fdb), fdb.counts()), ([None; 2], (0, 0, 0)));
+}
+
+/// The port that takes the slot of another begins without its counts.
+#[test]
+fn another_port_in_a_slot_begins_anew() {
+    let mut fdb = Fdb::new(&BridgeSettings { max_entries_per_port: 1, ..BridgeSettings::default() });
+    (0..3).for_each(|n| fdb.learn(mac(n), 5, Instant(0)));
+    assert_eq!(fdb.port_counts(5), (1, 2));
+    fdb.forget_port(5);
+    fdb.reset_port(5);
+    assert_eq!(fdb.port_counts(5), (0, 0));
 }
 
 /// A page leaves out what a lookup does not find.
