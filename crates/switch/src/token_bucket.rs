@@ -178,6 +178,35 @@ mod tests {
         }
     }
 
+    /// A byte takes a nanosecond, and the link may be 1000 ns behind.
+    #[test]
+    fn a_link_is_free_until_it_is_more_than_its_burst_behind() {
+        let now = Instant(1_000_000);
+        let mut bucket = TokenBucket::new(Some(Rate { bps: 8_000_000_000, burst_bytes: Some(1_000) }), 24);
+        assert!(bucket.has_rate() && !TokenBucket::new(None, 24).has_rate());
+        (0..10).for_each(|_| bucket.take(76, now)); // 1000 on the wire
+        assert!(bucket.is_free(now));
+        bucket.take(60, now);
+        assert_eq!([0, 83, 84].map(|after_ns| bucket.is_free(now + after_ns)), [false, false, true]);
+        assert_eq!(bucket.free_at(), now + 84);
+        bucket.drain(now + 5_000);
+        assert_eq!(bucket.free_at(), now + 5_000);
+    }
+
+    /// Fifty bytes take a nanosecond: the part of it that is taken counts.
+    #[test]
+    fn frames_shorter_than_a_nanosecond_add_up() {
+        let now = Instant(1_000_000);
+        let mut bucket = TokenBucket::new(Some(Rate { bps: 400_000_000_000, burst_bytes: Some(0) }), 0);
+        let taken = (0..10).take_while(|_| {
+            let is_free = bucket.is_free(now);
+            bucket.take(10, now);
+            is_free
+        });
+        assert_eq!(taken.count(), 6, "until 60 bytes have been taken");
+        assert!(bucket.is_free(now + 1));
+    }
+
     /// The link is free when the frame in transmission is over, whatever the burst of the new rate.
     #[test]
     fn another_rate_does_not_touch_what_is_on_the_line() {
