@@ -3,7 +3,7 @@
 mod lab;
 
 use lab::{Frame, Lab, mac, settings};
-use switch::settings::SwitchSettings;
+use switch::settings::{SwitchSettings, VlanList, VlanSettings};
 use switch::{CopiedSlots, Switch};
 use wire::mac::MacAddr;
 
@@ -55,6 +55,24 @@ fn frames_that_leave_meanwhile_are_in_it() {
         assert!(slices.iter().all(|slots| lab.switch.restore_slots(slots)));
         assert_eq!(lab.switch.frames_held(), 3);
     }
+}
+
+/// Frames that leave with another tag than they came with: their edits are copied, too.
+#[test]
+fn tags_of_waiting_frames_are_in_it() {
+    let plain = settings(2, 0, 1000, 0);
+    let mut tagged = plain.clone();
+    tagged.ports[0].vlan = VlanSettings::Access { pvid: 5 };
+    tagged.ports[1].vlan = VlanSettings::Trunk { pvid: None, allowed: VlanList::of([5..=5]) };
+    let copied = [plain, tagged].map(|settings| {
+        let mut lab = Lab::new(&settings);
+        lab.switch.hold(1, true);
+        lab.switch.flush_fdb(None, None);
+        (0..2).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority: 0, len: 100 }));
+        lab.switch.begin_checkpoint();
+        count(&copy(&mut lab, u32::MAX))
+    });
+    assert_eq!(copied, [2 + 1, 2 + 2 + 1], "frames, their tags, and their sender");
 }
 
 #[test]

@@ -228,7 +228,9 @@ mod tests {
     #[test]
     fn memory_is_allocated_as_it_is_used() {
         let mut memory = HeapMemory::new(u32::MAX as usize, 64);
-        let frames: Vec<FrameId> = (0..1500).filter_map(|_| memory.alloc()).collect();
+        let mut frames: Vec<FrameId> = (0..1024).filter_map(|_| memory.alloc()).collect();
+        assert_eq!(memory.bytes.len(), 1 << 16, "all of them are used");
+        frames.extend((1024..1500).filter_map(|_| memory.alloc()));
         assert!(frames.iter().map(FrameId::index).eq(0..1500));
         assert_eq!((memory.bytes.len(), memory.free_frames()), (1 << 17, u32::MAX as usize - 1500));
         frames.into_iter().for_each(|frame| memory.free(frame));

@@ -174,6 +174,11 @@ mod tests {
             assert_eq!(watch.poll(Instant(at_s * 1_000_000_000), INTERVAL_NS), expected, "step {step}");
         }
         assert_eq!(watch.crossings(), 6, "since the start");
+        for (used, allowed) in [(8, 10), (8, 11), (7, 9)] {
+            watch.update(used, allowed);
+        }
+        let report = watch.poll(Instant(90_000_000_000), INTERVAL_NS);
+        assert_eq!(report.map(|report| report.peak), Some((8, 10)), "the limit when the peak was reached");
         watch.set_percent(0);
         watch.update(10, 10);
         assert_eq!((watch.poll(Instant::NEVER, 0), watch.alarm_floor(10)), (None, u32::MAX), "off");

@@ -74,12 +74,14 @@ mod tests {
     #[test]
     fn losses_beyond_capacity_are_merged() {
         let mut events = Events::new();
+        assert!(events.is_empty());
         let loss =
             |priority, frames| Event::NoDropDropped { port: 1, priority, reason: DropReason::Wred, frames };
         (0..MAX_PENDING as u64).for_each(|frames| events.push(Instant(0), loss(3, frames)));
         for event in [loss(3, 5), loss(4, 6), loss(4, 7), Event::PortDown { port: 0 }] {
             events.push(Instant(1), event);
         }
+        assert!(!events.is_empty());
         let kept: Vec<_> = events.drain().map(|(_, event)| event).collect();
         assert_eq!((kept.len(), kept[0], events.lost()), (MAX_PENDING + 2, loss(3, 5), 0));
         assert_eq!(kept[MAX_PENDING..], [loss(4, 13), Event::PortDown { port: 0 }]);

@@ -73,3 +73,35 @@ impl KernelTxLoss {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three data frames, two of them of no-drop priorities, and a PFC frame; then one of each.
+    #[test]
+    fn losses_are_reported_at_once_and_then_once_a_second() {
+        let (mut loss, mut events) = (KernelTxLoss::default(), Events::default());
+        let at = Instant(7);
+        assert!(!loss.take_event(2, at, &mut events), "nothing was lost");
+        [true, true, false].into_iter().for_each(|is_no_drop| loss.count(is_no_drop));
+        loss.count_pfc();
+        assert_eq!((loss.no_drop_frames(), loss.pfc_frames()), (2, 1));
+        assert!(!loss.take_event(2, at, &mut events));
+        loss.count(true);
+        loss.count_pfc();
+        assert_eq!((loss.no_drop_frames(), loss.pfc_frames()), (3, 2));
+        assert!(loss.take_event(2, at + (EVENT_NS - 1), &mut events), "later");
+        assert!(!loss.take_event(2, at + EVENT_NS, &mut events));
+        loss.count_pfc();
+        assert!(!loss.take_event(2, at + 2 * EVENT_NS, &mut events));
+        let of = |frames, no_drop_frames, pfc_frames| Event::KernelLost {
+            port: 2,
+            frames,
+            no_drop_frames,
+            pfc_frames,
+        };
+        let expected = [(at, of(3, 2, 1)), (at + EVENT_NS, of(1, 1, 1)), (at + 2 * EVENT_NS, of(0, 0, 1))];
+        assert_eq!(events.drain().collect::<Vec<_>>(), expected);
+    }
+}

@@ -67,3 +67,31 @@ impl NoDropLosses {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At once, after a second, and once more when the episode is over, which is no event.
+    #[test]
+    fn when_a_loss_is_due() {
+        let (mut losses, mut events) = (NoDropLosses::default(), Events::default());
+        let begin = Instant(5 * EVENT_NS);
+        let key = (1, 3, DropReason::Wred);
+        assert!(!losses.is_due(begin), "nothing was lost");
+        losses.record(key, 7);
+        assert!(losses.is_due(begin));
+        losses.report(begin, &mut events);
+        losses.record(key, 2);
+        losses.record(key, 3);
+        for second in [1, 2] {
+            let next = begin + second * EVENT_NS;
+            let is_due = [next - EVENT_NS, next - 1, next].map(|now| losses.is_due(now));
+            assert_eq!(is_due, [false, false, true], "second {second}");
+            losses.report(next, &mut events);
+        }
+        assert!(!losses.is_due(begin + 9 * EVENT_NS), "it is over");
+        let of = |frames| Event::NoDropDropped { port: 1, priority: 3, reason: DropReason::Wred, frames };
+        assert_eq!(events.drain().collect::<Vec<_>>(), [(begin, of(7)), (begin + EVENT_NS, of(5))]);
+    }
+}

@@ -70,8 +70,11 @@ mod tests {
         for (used, violations) in [(0, 0), (140, 0), (141, 1), (200, 1), (141, 1), (140, 1), (141, 2), (0, 2)]
         {
             usage.update(used, 200);
-            assert_eq!(usage.violations(), violations, "{used} cells");
+            assert_eq!((usage.violations(), usage.is_above()), (violations, used > 140), "{used} cells");
         }
+        usage.set_percent(50);
+        assert_eq!((usage.percent(), usage.alarm_floor(10)), (50, 5));
+        usage.set_percent(70);
         // A threshold that shrinks makes the same use a violation; none is possible without limit.
         usage.update(50, 60);
         assert_eq!(usage.violations(), 3);

@@ -43,10 +43,17 @@ fn events_that_nobody_takes_are_counted() {
 
 #[test]
 fn groups_and_queues_have_their_usage_threshold() {
-    let mut lab =
-        Lab::new(&switch::settings::SwitchSettings { usage_percent: 70, ..settings(2, 0, 1000, 0) });
-    let port = &lab.snapshot().ports[0];
-    assert_eq!((port.groups[3].usage_percent, port.queues[3].usage_percent), (70, 70));
+    let mut settings = settings(2, 0, 1000, 0);
+    settings.usage_percent = 70;
+    let mut lab = Lab::new(&settings);
+    let percent = |lab: &mut Lab| {
+        let port = &lab.snapshot().ports[0];
+        (port.groups[3].usage_percent, port.queues[3].usage_percent)
+    };
+    assert_eq!(percent(&mut lab), (70, 70));
+    settings.usage_percent = 50;
+    lab.switch.apply(&settings, lab.now);
+    assert_eq!(percent(&mut lab), (50, 50), "after a reload");
 }
 
 /// Priorities 1 and 2 have drop levels 1 and 2.

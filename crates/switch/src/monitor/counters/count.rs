@@ -215,3 +215,20 @@ impl PfcCount {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pfc_counts_add_up_by_priority() {
+        let count = |unit: u64| PfcCount {
+            frames: 100 * unit,
+            xoff_frames: std::array::from_fn(|priority| unit * (priority as u64 + 1)),
+            xon_frames: std::array::from_fn(|priority| unit * (priority as u64 + 10)),
+        };
+        let mut sum = count(2);
+        sum.add(&count(5));
+        assert_eq!(sum, count(7));
+    }
+}
