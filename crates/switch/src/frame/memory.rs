@@ -275,9 +275,8 @@ mod tests {
         let [one, two, three] = [(); 3].map(|()| memory.alloc().expect("a frame"));
         memory.bytes_mut(&two, 100).fill(7);
         memory.copy(&two, &one, 10);
-        let sevens = |memory: &HeapMemory, frame| {
-            memory.bytes(frame, 100).iter().filter(|&&byte| byte == 7).count()
-        };
+        let sevens =
+            |memory: &HeapMemory, frame| memory.bytes(frame, 100).iter().filter(|&&byte| byte == 7).count();
         assert_eq!([&one, &two, &three].map(|frame| sevens(&memory, frame)), [10, 64, 0]);
         memory.copy(&two, &three, 100);
         assert_eq!((sevens(&memory, &three), memory.bytes(&three, 100).len()), (64, 64));

@@ -209,9 +209,8 @@ mod tests {
         let mut watch = DropAlarm::default();
         let count = |frames| FrameCount { frames, bytes: frames * 64 };
         watch.reset(count(3));
-        let mut add_line = |at_s: u64, frames| {
-            watch.poll(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS)
-        };
+        let mut add_line =
+            |at_s: u64, frames| watch.poll(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS);
         let reported = [(1, 3), (2, 4), (3, 9), (6, 9), (7, 10), (12, 10), (13, 11), (30, 11)];
         let reported = reported.map(|(at_s, frames)| add_line(at_s, frames));
         let expected = [None, Some(1), None, None, Some(6), None, Some(1), None];

@@ -330,8 +330,9 @@ mod tests {
 
     /// Two losses, and what the first is after the second was added; `None` if they stay apart.
     #[test]
-    fn losses_add_up_at_one_place_for_one_reason() {
-        let dropped = |port, priority, reason, frames| Event::NoDropDropped { port, priority, reason, frames };
+    fn losses_add_up_at_one_location_for_one_reason() {
+        let dropped =
+            |port, priority, reason, frames| Event::NoDropDropped { port, priority, reason, frames };
         let (tail, wred) = (DropReason::TailDrop, DropReason::Wred);
         let unread = |port, frames| Event::KernelDropped { port, frames };
         let lost = |port, frames, no_drop_frames, pfc_frames| Event::KernelLost {

@@ -275,7 +275,11 @@ mod tests {
             let of_port =
                 Event::Alarm { source: AlarmSource::Port { port: 4, kind, number: 5 }, report }.describe();
             let (priority, queue) = if is_queue { (None, Some(5)) } else { (Some(5), None) };
-            assert_eq!((of_port.port, of_port.priority, of_port.queue), (Some(4), priority, queue), "{kind:?}");
+            assert_eq!(
+                (of_port.port, of_port.priority, of_port.queue),
+                (Some(4), priority, queue),
+                "{kind:?}"
+            );
             let numbers = [("cells", 7), ("allowed_cells", 10), ("percent", 70), ("crossings", 2)];
             let type_and_numbers = [&[("alarm_type", side)], &numbers[..]].concat();
             assert_eq!(of_port.values, type_and_numbers, "{kind:?}");

@@ -444,7 +444,8 @@ fn a_peer_is_entered_only_where_there_is_room() {
 #[test]
 fn static_entries_of_the_first_slot() {
     let mut fdb = Fdb::new(&BridgeSettings { max_entries: 32, key: 1, ..BridgeSettings::default() });
-    let of_slot_0: Vec<FdbKey> = (0..).map(mac).filter(|&address| fdb.slot_of(address) == 0).take(2).collect();
+    let of_slot_0: Vec<FdbKey> =
+        (0..).map(mac).filter(|&address| fdb.slot_of(address) == 0).take(2).collect();
     let ports = |fdb: &Fdb| [0, 1].map(|n: usize| fdb.lookup(of_slot_0[n], Instant(0)));
     let are_static = |fdb: &Fdb| [0, 1].map(|n: usize| fdb.is_static(of_slot_0[n]));
     (0..2).for_each(|n| fdb.learn(of_slot_0[n], n, Instant(0)));
@@ -459,7 +460,7 @@ fn static_entries_of_the_first_slot() {
 
 /// The port that takes the slot of another begins without its counts.
 #[test]
-fn another_port_in_a_slot_begins_anew() {
+fn another_port_in_a_slot_begins_without_counts() {
     let mut fdb = Fdb::new(&BridgeSettings { max_entries_per_port: 1, ..BridgeSettings::default() });
     (0..3).for_each(|n| fdb.learn(mac(n), 5, Instant(0)));
     assert_eq!(fdb.port_counts(5), (1, 2));
