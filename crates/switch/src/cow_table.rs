@@ -174,6 +174,19 @@ mod tests {
         }
     }
 
+    /// The size of a table in a file may be forged.
+    #[test]
+    fn a_table_of_too_many_slots_is_refused() {
+        use serde::de::IntoDeserializer;
+        use serde::de::value::{Error, U32Deserializer};
+        let read = |slots: u32| {
+            let size: U32Deserializer<Error> = slots.into_deserializer();
+            CowTable::<u8>::deserialize(size).ok().map(|table| table.len())
+        };
+        let sizes = [0, 5, MAX_SLOTS, MAX_SLOTS + 1].map(read);
+        assert_eq!(sizes, [Some(0), Some(5), Some(1 << 24), None]);
+    }
+
     #[derive(Debug, Clone)]
     enum Step {
         Write(usize, u8),
