@@ -327,3 +327,53 @@ fn a_switch_that_ends_honors_pfc() {
     assert!(lab.snapshot().ports[1].priorities[3].paused);
     assert_eq!(lab.memory_free(), lab.frames);
 }
+
+/// A carrier that is reported again changes nothing.
+#[test]
+fn a_port_comes_up_once() {
+    let mut lab = held();
+    let came_up = |lab: &mut Lab| {
+        lab.switch.port_up(1, None, lab.now);
+        lab.switch.drain_events().map(|(_, event)| event).collect::<Vec<_>>()
+    };
+    lab.switch.drain_events().for_each(drop);
+    assert_eq!((came_up(&mut lab), addresses(&lab).len()), (vec![], 3));
+    lab.switch.port_down(1, lab.now, &mut lab.memory);
+    lab.switch.drain_events().for_each(drop);
+    assert_eq!(came_up(&mut lab), [Event::PortUp { port: 1 }]);
+    assert_eq!(addresses(&lab).len(), 2, "another host may be there");
+}
+
+/// No address of a port that is down, and none that no host can have.
+#[test]
+fn addresses_of_peers_that_are_entered() {
+    let mut lab = held();
+    lab.switch.flush_fdb(None, None);
+    lab.switch.port_down(2, lab.now, &mut lab.memory);
+    for (port, mac) in [(0, mac(50)), (1, MacAddr::default()), (1, MacAddr::BROADCAST), (2, mac(52))] {
+        lab.switch.peer_address(port, mac, lab.now);
+    }
+    assert_eq!(
+        addresses(&lab).iter().map(|entry| (entry.mac, entry.port)).collect::<Vec<_>>(),
+        [(mac(50), 0)]
+    );
+}
+
+/// Addresses are forgotten where the VLAN of a port changes, and stay where a port is added.
+#[test]
+fn a_port_of_a_vlan_that_is_added_forgets_nothing() {
+    let mut settings = settings(3, 0, 1000, 0);
+    settings.ports.iter_mut().for_each(|port| port.vlan = VlanSettings::Access { pvid: 5 });
+    let added = settings.clone();
+    settings.ports[2] = switch::PortSettings::vacant();
+    let mut lab = Lab::new(&settings);
+    lab.arrive(Frame { port: 0, dst: mac(1), priority: 0, len: 64 });
+    let known = addresses(&lab);
+    assert!(known.iter().any(|entry| (entry.mac, entry.vid) == (mac(0), 5)), "{known:?}");
+    lab.switch.apply(&added, lab.now);
+    assert_eq!(addresses(&lab), known);
+    let mut other = added;
+    other.ports[1].vlan = VlanSettings::Access { pvid: 6 };
+    lab.switch.apply(&other, lab.now);
+    assert_eq!(addresses(&lab), []);
+}

@@ -123,6 +123,22 @@ fn a_short_crossing_is_reported_and_the_past_is_not() {
     assert_eq!(reported(&mut lab, SECOND_NS), ["priority 3 at ingress: 1 frames were dropped"]);
 }
 
+/// A reload that changes thresholds of all ports and nothing else: 3 of 4 cells are enough for 50 %
+/// and not for 80 %.
+#[test]
+fn thresholds_of_ports_are_read_again() {
+    let mut lab = alarmed(&[AlarmKind::Ingress]);
+    let mut settings = lab.switch.settings().clone();
+    settings.ports.iter_mut().for_each(|port| port.alarms.ingress_percent[3] = 80);
+    lab.switch.apply(&settings, lab.now);
+    reported(&mut lab, 0);
+    arrive(&mut lab, 3);
+    assert_eq!(reported(&mut lab, 0), [""; 0]);
+    arrive(&mut lab, 1);
+    let expected = "priority 3 at ingress: usage reached 80 % of the limit: 4 of 4 cells";
+    assert_eq!(reported(&mut lab, 0)[0], expected);
+}
+
 /// An event has the time of the poll, at most [`ALARM_INTERVAL_NS`] after its cause.
 #[test]
 fn an_alarm_is_reported_within_ten_milliseconds() {
