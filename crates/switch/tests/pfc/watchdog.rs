@@ -73,6 +73,15 @@ fn events(lab: &mut Lab) -> Vec<(u64, Event)> {
     reported.filter(|(_, event)| is_of_watchdog(event)).collect()
 }
 
+/// Returns the no-drop frames that events say the watchdog dropped at the stormed port.
+fn reported_drops(lab: &mut Lab) -> u64 {
+    let frames_of = |event| match event {
+        Event::NoDropDropped { port: STORMED, priority: P, reason: DropReason::Watchdog, frames } => frames,
+        _ => 0,
+    };
+    lab.switch.drain_events().map(|(_, event)| frames_of(event)).sum()
+}
+
 fn port(lab: &mut Lab) -> PortSnapshot {
     lab.snapshot().ports[STORMED].clone()
 }
@@ -611,4 +620,18 @@ fn a_loop_that_is_late_hides_no_storm() {
         assert_eq!(events(&mut lab), expected, "round {round}");
     }
     assert_eq!(port(&mut lab).priorities[P].pauses, 1, "one pause, refreshed");
+}
+
+/// What waits for the stormed port when the storm begins, and what its host sends meanwhile.
+#[test]
+fn every_no_drop_frame_that_a_storm_costs_is_reported() {
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::Quiet(400 * MS))));
+    pause(&mut lab, 1 << P);
+    (0..6).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
+    storm(&mut lab, 51 * MS);
+    assert_eq!(reported_drops(&mut lab), 6, "at once");
+    (0..3).for_each(|_| send(&mut lab, STORMED, 0, P as u8));
+    storm(&mut lab, 1_000 * MS);
+    assert_eq!(reported_drops(&mut lab), 3, "after a second");
+    assert_eq!(port(&mut lab).drops[DropReason::Watchdog as usize].frames, 9);
 }
