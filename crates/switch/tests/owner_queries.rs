@@ -346,7 +346,7 @@ fn a_port_comes_up_once() {
 
 /// No address of a port that is down, and none that no host can have.
 #[test]
-fn addresses_of_peers_that_are_entered() {
+fn only_an_address_that_may_be_a_peers_is_entered() {
     let mut lab = held();
     lab.switch.flush_fdb(None, None);
     lab.switch.port_down(2, lab.now, &mut lab.memory);
@@ -361,7 +361,7 @@ fn addresses_of_peers_that_are_entered() {
 
 /// Addresses are forgotten where the VLAN of a port changes, and stay where a port is added.
 #[test]
-fn a_port_of_a_vlan_that_is_added_forgets_nothing() {
+fn only_a_change_of_vlan_forgets_addresses() {
     let mut settings = settings(3, 0, 1000, 0);
     settings.ports.iter_mut().for_each(|port| port.vlan = VlanSettings::Access { pvid: 5 });
     let added = settings.clone();

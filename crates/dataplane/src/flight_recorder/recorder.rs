@@ -36,7 +36,7 @@ use crate::batch_ops::LOOK_AHEAD;
 
 /// The version of recordings that the recorder writes and a replay reads. Raise it with each change
 /// of the entries or of the switch's state: a recording belongs to one version.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// How the title line of a recording begins; its version follows.
 pub(crate) const TITLE: &str = "sluice recording ";
 /// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that

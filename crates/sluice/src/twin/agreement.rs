@@ -398,7 +398,7 @@ fn a_part_begins_with_the_pause_in_force() {
     simulate(&text, &[]);
 }
 
-/// The receiver's port is on hold from the beginning, or from a later time on.
+/// The receiver's port is put on hold in the part, or before it.
 #[test]
 fn a_port_on_hold_is_listed() {
     let mut lab = Lab::new();

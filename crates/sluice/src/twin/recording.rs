@@ -130,7 +130,7 @@ pub fn read(file: &Path, from_ns: Nanos, to_ns: Option<Nanos>) -> Result<Inciden
     for (slot, port) in before.ports.iter().enumerate() {
         if port.held || offered.held_ports.contains(&(slot as u8)) {
             notes.push(format!(
-                "not in the scenario: port {} was on hold, and sent nothing but PFC",
+                "not in the scenario: port {} was on hold for some of the time, and sent only PFC meanwhile",
                 port.name
             ));
         }

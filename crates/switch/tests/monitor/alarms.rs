@@ -123,8 +123,8 @@ fn a_short_crossing_is_reported_and_the_past_is_not() {
     assert_eq!(reported(&mut lab, SECOND_NS), ["priority 3 at ingress: 1 frames were dropped"]);
 }
 
-/// A reload that changes thresholds of all ports and nothing else: 3 of 4 cells are enough for 50 %
-/// and not for 80 %.
+/// A reload that raises the thresholds of all ports from 50 to 80 % and changes nothing else: 3 of
+/// 4 cells are an alarm no more.
 #[test]
 fn thresholds_of_ports_are_read_again() {
     let mut lab = alarmed(&[AlarmKind::Ingress]);
