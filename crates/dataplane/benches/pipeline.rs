@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use switch::settings::{
-    BridgeSettings, BufferSettings, PortSettings, ScheduleSettings, SwitchSettings, WredSettings,
+    BridgeSettings, BufferSettings, Guaranteed, PortSettings, ScheduleSettings, SwitchSettings, WredSettings,
 };
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, RxFrame, Switch};
 use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
@@ -107,8 +107,8 @@ impl Lab {
         Self::with(ports, frames, "whole")
     }
 
-    /// Makes it with WRED on every queue (`wred`), with ETS and a speed on every port (`ets`), or
-    /// without.
+    /// Makes it with WRED on every queue (`wred`), with WRED and no cell of a group's or queue's own
+    /// (`shared`), with ETS and a speed on every port (`ets`), or without.
     fn with(ports: usize, frames: usize, what: &str) -> Self {
         let settings = SwitchSettings {
             buffer: BufferSettings::default(),
@@ -145,7 +145,11 @@ fn port(n: usize, what: &str) -> PortSettings {
     if what == "ets" {
         port.schedule = ScheduleSettings::default_ets();
     }
-    if what == "wred" {
+    if what == "shared" {
+        port.groups.iter_mut().for_each(|group| group.reserved_cells = 0);
+        port.queues.iter_mut().for_each(|queue| queue.guaranteed = Guaranteed::Cells(0));
+    }
+    if what == "wred" || what == "shared" {
         port.queues
             .iter_mut()
             .for_each(|queue| queue.wred = Some(WredSettings { ecn: true, ..WredSettings::default() }));

@@ -31,6 +31,14 @@ impl CompiledThreshold {
         let dynamic = (u64::from(free_cells) * u64::from(self.ratio_of_128)) >> 7;
         (u64::from(self.base_cells) + dynamic).min(u32::MAX.into()) as u32
     }
+
+    /// Returns the limit in cells, in a pool of `size_cells` with `free_cells` free: a static one is
+    /// no more than the pool.
+    #[inline]
+    pub(crate) fn cells_of(self, free_cells: u32, size_cells: u32) -> u32 {
+        let cells = self.cells(free_cells);
+        if self.ratio_of_128 == 0 { cells.min(size_cells) } else { cells }
+    }
 }
 
 #[cfg(test)]

@@ -197,11 +197,18 @@ impl Egress {
         if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
     }
 
-    /// Applies WRED to a frame that fits.
+    /// Applies WRED to a frame that fits, which may mark it, or drop it.
     #[inline]
-    pub fn wred_decide(&mut self, charge: &FrameMeta, ecn: Ecn, now: Instant) -> WredAction {
+    pub fn apply_wred(&mut self, charge: &mut FrameMeta, ecn: Ecn, now: Instant) -> Result<(), DropReason> {
         let queue = &mut self.queues[charge.queue()];
-        queue.wred_decide(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
+        match queue.wred_decide(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now) {
+            WredAction::Pass => Ok(()),
+            WredAction::Mark => {
+                self.mark(charge);
+                Ok(())
+            }
+            WredAction::Drop => Err(DropReason::Wred),
+        }
     }
 
     /// Counts a frame that its queue, or WRED, dropped.
@@ -271,7 +278,7 @@ impl Egress {
     }
 
     /// Charges a frame that fits and appends it to its FIFO.
-    #[inline]
+    #[inline(always)] // in the frame path where cells are shared
     pub fn enqueue(
         &mut self,
         frame: FrameId,

@@ -155,6 +155,7 @@ impl Queue {
         self.peak.raise(self.used_cells);
     }
 
+    #[inline]
     fn admit_to_pool(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
         let after = (self.used_cells + cells).saturating_sub(self.cold.guaranteed_cells);
         let free_cells = self.pool(pools).free_cells();
@@ -172,6 +173,7 @@ impl Queue {
     }
 
     /// Charges the shared part of `cells` to the pool.
+    #[inline]
     fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).charge_unchecked(shared);
@@ -240,6 +242,7 @@ impl Queue {
     }
 
     /// Releases the shared part of `cells`, which are still in use, from the pool.
+    #[inline]
     fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).release(shared);
@@ -250,19 +253,24 @@ impl Queue {
 
     /// Returns the cells that are 100 % of the queue's use. For a queue without maximum, or with a
     /// static one beyond its pool, that is the pool.
+    #[inline]
     fn allowed_cells(&self, pools: &Pools) -> u32 {
         let pool = self.pool(pools);
-        let shared = match self.cold.limits.maximum {
-            Some(Threshold::Dynamic(alpha)) => alpha.of(pool.free_cells()),
-            Some(Threshold::Static(cells)) => cells.min(pool.size_cells()),
-            None => pool.size_cells(),
-        };
+        let shared = self.cold.maximum.cells_of(pool.free_cells(), pool.size_cells());
         self.cold.guaranteed_cells.saturating_add(shared)
     }
 
     /// Checks whether `used_cells` in use are a violation.
+    #[inline]
     fn update_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.allowed_cells(pools);
+        if self.cold.usage.crosses(used_cells, allowed) || self.cold.alarm.is_armed() {
+            self.record_usage(used_cells, allowed);
+        }
+    }
+
+    #[cold]
+    fn record_usage(&mut self, used_cells: u32, allowed: u32) {
         self.cold.usage.update(used_cells, allowed);
         self.cold.alarm.update(used_cells, allowed);
         self.update_fast_path_cells();

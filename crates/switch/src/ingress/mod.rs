@@ -235,7 +235,7 @@ impl Ingress {
 
     /// Charges a frame to the region that `admit` chose. Returns true if the group must be
     /// examined.
-    #[inline]
+    #[inline(always)] // in the frame path where cells are shared
     pub fn charge(&mut self, charge: &FrameMeta, area: BufferRegion, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
         // A group that holds only reserved cells is in XON, unless it is watched.

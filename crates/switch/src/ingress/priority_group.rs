@@ -270,13 +270,14 @@ impl PriorityGroup {
         self.used_cells + cells <= self.fast_path_cells
     }
 
-    /// Charges a frame that fits the reserved cells.
+    /// Charges a frame outside headroom, which is empty.
     #[inline]
     pub fn charge_reserved(&mut self, cells: u32) {
         self.used_cells += cells;
         self.peaks.total.raise(self.used_cells); // headroom is empty
     }
 
+    #[inline]
     fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
         if self.cold.dropping { None } else { self.room_for(cells, pools) }
     }
@@ -302,24 +303,24 @@ impl PriorityGroup {
     /// than the fast path allows.
     #[inline]
     pub fn charge(&mut self, cells: u32, area: BufferRegion, pools: &mut Pools) -> bool {
-        match area {
-            BufferRegion::ReservedAndShared if self.fits_reserved(cells) => {
-                self.charge_reserved(cells);
-                return false;
-            }
-            BufferRegion::ReservedAndShared => self.charge_to_shared(cells, pools),
-            BufferRegion::Headroom => self.charge_to_headroom(cells, pools),
+        if area == BufferRegion::Headroom {
+            self.charge_to_headroom(cells, pools);
+            return true;
         }
-        true
+        self.charge_reserved(cells);
+        let is_beyond_own = self.used_cells > self.fast_path_cells;
+        if is_beyond_own {
+            self.charge_to_pool(cells, pools);
+        }
+        is_beyond_own
     }
 
-    fn charge_to_shared(&mut self, cells: u32, pools: &mut Pools) {
-        let before = self.shared_cells();
-        self.used_cells += cells;
-        let after = self.shared_cells();
-        self.pool_mut(pools).charge(after - before);
-        self.peaks.shared.raise(after);
-        self.peaks.total.raise(self.cells());
+    /// Charges the shared part of `cells`, which are in use, to the pool.
+    #[inline]
+    fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
+        let shared = self.shared_cells();
+        self.pool_mut(pools).charge(shared.min(cells));
+        self.peaks.shared.raise(shared);
         self.update_usage(pools);
     }
 
@@ -345,6 +346,7 @@ impl PriorityGroup {
         }
     }
 
+    #[inline]
     fn release_to_pools(&mut self, cells: u32, pools: &mut Pools) {
         let mut cells = cells;
         if self.headroom_cells > 0 {
@@ -371,8 +373,17 @@ impl PriorityGroup {
         from_headroom
     }
 
+    /// Checks whether the cells in use are a violation, or an alarm's.
+    #[inline]
     fn update_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
+        if self.cold.usage.crosses(self.used_cells, allowed) || self.cold.alarm.is_armed() {
+            self.record_usage(allowed);
+        }
+    }
+
+    #[cold]
+    fn record_usage(&mut self, allowed: u32) {
         self.cold.usage.update(self.used_cells, allowed);
         self.cold.alarm.update(self.used_cells, allowed);
         self.update_fast_path_cells();

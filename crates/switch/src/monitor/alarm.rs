@@ -68,6 +68,12 @@ impl UsageAlarm {
         }
     }
 
+    /// True if the alarm watches use.
+    #[inline]
+    pub fn is_armed(&self) -> bool {
+        self.percent != 0
+    }
+
     /// True if use has reached the threshold, so that its fall must be recorded, too.
     #[inline]
     pub fn is_above(&self) -> bool {

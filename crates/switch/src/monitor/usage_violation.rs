@@ -31,6 +31,7 @@ impl UsageViolations {
     }
 
     /// True if use is above the threshold, so that its fall must be recorded, too.
+    #[inline]
     pub fn is_above(&self) -> bool {
         self.above
     }
@@ -41,9 +42,17 @@ impl UsageViolations {
         if self.above { 0 } else { (u64::from(own) * u64::from(self.percent) / 100) as u32 }
     }
 
+    /// True if `used` of `allowed` cells are on the other side of the threshold than the use recorded
+    /// last, so that they must be recorded.
+    #[inline]
+    pub fn crosses(&self, used: u32, allowed: u32) -> bool {
+        let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
+        above != self.above
+    }
+
     /// Records that `used` of `allowed` cells are in use now.
     pub fn update(&mut self, used: u32, allowed: u32) {
-        let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
+        let above = self.crosses(used, allowed) != self.above;
         self.violations += u32::from(above && !self.above);
         self.above = above;
     }

@@ -10,7 +10,6 @@
 //! 8.8; docs/behavior.md, "Bridging", "Flooded frames" and "Flood limits".
 
 use crate::buffer::sizing::{COPIES_PER_PORT, chunks_of};
-use crate::egress::wred::WredAction;
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::FrameId;
 use crate::frame::header_edit::{TxDesc, VlanAction};
@@ -107,21 +106,14 @@ impl Switch {
             return false;
         };
         let egress = &mut self.egress[out];
-        let refusal = if charge.len > egress.longest_bytes() {
-            Some(DropReason::MtuExceeded)
+        let admitted = if charge.len > egress.longest_bytes() {
+            Err(DropReason::MtuExceeded)
         } else if !egress.admit(&charge, &self.pools) {
-            Some(egress.drop_reason(&charge))
+            Err(egress.drop_reason(&charge))
         } else {
-            match egress.wred_decide(&charge, arrival.ecn, now) {
-                WredAction::Drop => Some(DropReason::Wred),
-                WredAction::Mark => {
-                    egress.mark(&mut charge);
-                    None
-                }
-                WredAction::Pass => None,
-            }
+            egress.apply_wred(&mut charge, arrival.ecn, now)
         };
-        if let Some(reason) = refusal {
+        if let Err(reason) = admitted {
             self.reject_copy((&arrival.frame, &charge), out, reason, now, memory);
             return false;
         }

@@ -31,7 +31,6 @@ use crate::buffer::cell::CellSize;
 use crate::buffer::pool::Pools;
 use crate::egress::Egress;
 use crate::egress::frame_queue::FrameQueues;
-use crate::egress::wred::WredAction;
 use crate::forwarding::fdb::Fdb;
 use crate::forwarding::parsed_frame::{Disposition, FrameParser, RxFrame};
 use crate::forwarding::vlan::VlanTable;
@@ -41,7 +40,7 @@ use crate::frame::meta::FrameMeta;
 use crate::frame::{FrameId, PuntedFrame, RxDesc};
 use crate::ingress::Ingress;
 use crate::ingress::priority_group::BufferRegion;
-use crate::monitor::counters::{DropReason, RemovedPorts};
+use crate::monitor::counters::RemovedPorts;
 use crate::monitor::event_list::Events;
 use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
@@ -249,7 +248,7 @@ impl Switch {
     ) -> bool {
         let charge = &arrival.meta;
         let (port, priority) = (charge.port(), charge.priority());
-        let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
+        let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both halves decide before either is charged: a rejected frame leaves no trace in a
         // watermark and triggers no PFC.
         let is_reserved = ingress.fits_reserved(charge) && egress.fits_guaranteed(charge);
@@ -258,19 +257,17 @@ impl Switch {
         } else {
             admit(ingress, egress, charge, &self.pools)
         };
-        let area = match admitted {
+        let area = match admitted
+            .and_then(|area| egress.apply_wred(&mut arrival.meta, arrival.ecn, now).map(|()| area))
+        {
             Ok(area) => area,
             Err(reason) => {
                 self.drop_rejected((arrival.take_frame(), &arrival.meta), out, reason, now, memory);
                 return false;
             }
         };
-        if !self.passes_wred(arrival, out, now, memory) {
-            return false;
-        }
         let frame = arrival.take_frame();
-        let charge = &mut arrival.meta;
-        let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
+        let charge = &arrival.meta;
         let needs_update = if is_reserved {
             let needs_update = ingress.charge_reserved(charge);
             egress.enqueue_guaranteed(frame, charge, &mut self.frame_queues);
@@ -283,27 +280,6 @@ impl Switch {
         self.mark_data_pending(out);
         if needs_update {
             self.update_xoff(port, priority, now);
-        }
-        true
-    }
-
-    /// Applies WRED to a frame that its queue has room for. Returns false if the frame was dropped.
-    #[inline]
-    fn passes_wred<M: FrameMemory>(
-        &mut self,
-        arrival: &mut RxFrame,
-        out: usize,
-        now: Instant,
-        memory: &mut M,
-    ) -> bool {
-        let egress = &mut self.egress[out];
-        match egress.wred_decide(&arrival.meta, arrival.ecn, now) {
-            WredAction::Pass => {}
-            WredAction::Mark => egress.mark(&mut arrival.meta),
-            WredAction::Drop => {
-                self.drop_rejected((arrival.take_frame(), &arrival.meta), out, DropReason::Wred, now, memory);
-                return false;
-            }
         }
         true
     }

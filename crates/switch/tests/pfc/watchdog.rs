@@ -98,6 +98,13 @@ fn traffic(tx: [u64; 2], rx: [u64; 2]) -> StormTraffic {
     StormTraffic { tx_frames: tx[0], tx_dropped_frames: tx[1], rx_frames: rx[0], rx_dropped_frames: rx[1] }
 }
 
+/// Returns the traffic of all storms, of the last one, and what the list of storms says of the last.
+fn traffic_so_far(lab: &mut Lab) -> [StormTraffic; 3] {
+    let stormed = port(lab);
+    let listed = stormed.storms.last().expect("a storm").traffic;
+    [stormed.priorities[P].storm_traffic, stormed.priorities[P].last_storm_traffic, listed]
+}
+
 #[test]
 fn forward_lets_go_what_a_storm_holds() {
     let mut lab = Lab::new(&watched(watch(PfcWdAction::Forward, Restoration::After(700 * MS))));
@@ -121,15 +128,16 @@ fn forward_lets_go_what_a_storm_holds() {
     send(&mut lab, STORMED, 2, P as u8);
     storm(&mut lab, 399 * MS);
     assert_eq!(events(&mut lab), []);
+    assert_eq!(traffic_so_far(&mut lab), [traffic([6, 0], [1, 0]); 3], "while the storm lasts");
     send(&mut lab, 0, STORMED, P as u8);
     storm(&mut lab, 2 * MS);
     assert_eq!(events(&mut lab), [(start.0 + 750 * MS + 2, ended())]);
     let restored = port(&mut lab);
     assert_eq!(restored.priorities[P].last_storm_traffic, traffic([7, 0], [1, 0]));
     assert_eq!(restored.priorities[P].storm_traffic, traffic([7, 0], [1, 0]));
-    let [storm] = restored.storms[..] else { panic!("{:?}", restored.storms) };
-    assert_eq!((storm.began_ns, storm.stuck_ns), (start.0 + 50 * MS + 1, 50 * MS + 1));
-    assert_eq!((storm.ended_ns, storm.drops), (Some(start.0 + 750 * MS + 2), false));
+    let [first] = restored.storms[..] else { panic!("{:?}", restored.storms) };
+    assert_eq!((first.began_ns, first.stuck_ns), (start.0 + 50 * MS + 1, 50 * MS + 1));
+    assert_eq!((first.ended_ns, first.drops), (Some(start.0 + 750 * MS + 2), false));
     // The peer's pauses are honored again, and a queue that the peer resumes works as usual.
     send(&mut lab, 0, STORMED, P as u8);
     lab.turn();
@@ -137,6 +145,13 @@ fn forward_lets_go_what_a_storm_holds() {
     lab.send_pfc(STORMED, Pfc { enable: 1 << P, quanta: [0; 8] });
     lab.turn();
     assert_eq!((port(&mut lab).transmitted.frames, port(&mut lab).queues[P].waiting_frames), (8, 0));
+    // A second storm has its own traffic, and the sum goes on.
+    pause(&mut lab, 1 << P);
+    send(&mut lab, 0, STORMED, P as u8);
+    storm(&mut lab, 50 * MS + 1);
+    let own = traffic([1, 0], [0, 0]);
+    assert_eq!(traffic_so_far(&mut lab), [traffic([8, 0], [1, 0]), own, own]);
+    assert_eq!(port(&mut lab).storms[0].traffic, traffic([7, 0], [1, 0]), "the first one");
 }
 
 #[test]
