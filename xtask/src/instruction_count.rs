@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 use crate::run::{cargo, log, repo_root};
 
 /// Instructions per frame of the pipeline: what the bench runs (`wred`: WRED on every queue, so
-/// that none takes the shortest way; `shared`: that, and all cells from the shared pools; `ets`: ETS
-/// and a speed on every port), by number of ports.
+/// that none takes the shortest way; `shared`: that, and all cells from the shared pools; `ets`:
+/// ETS and a speed on every port), by number of ports.
 const EXPECTED: [(&str, u32, f64); 8] = [
     ("whole", 8, 594.8),
     ("whole", 64, 707.0),

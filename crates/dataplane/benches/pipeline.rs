@@ -107,8 +107,8 @@ impl Lab {
         Self::with(ports, frames, "whole")
     }
 
-    /// Makes it with WRED on every queue (`wred`), with WRED and no cell of a group's or queue's own
-    /// (`shared`), with ETS and a speed on every port (`ets`), or without.
+    /// Makes it with WRED on every queue (`wred`), with WRED and neither reserved nor guaranteed
+    /// cells (`shared`), with ETS and a speed on every port (`ets`), or without.
     fn with(ports: usize, frames: usize, what: &str) -> Self {
         let settings = SwitchSettings {
             buffer: BufferSettings::default(),

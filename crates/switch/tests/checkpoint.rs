@@ -83,7 +83,8 @@ fn one_that_ended_copies_nothing() {
     assert_eq!(count(&copy(&mut lab, u32::MAX)), 0);
     lab.switch.begin_checkpoint();
     let mut slots = CopiedSlots::default();
-    assert!(lab.switch.copy_slots(1, &mut slots));
+    assert!(lab.switch.copy_slots(8, &mut slots));
+    assert_eq!(slots.count(), 1, "an eighth of the work");
     lab.switch.begin_checkpoint();
     assert_eq!(count(&copy(&mut lab, u32::MAX)), 10, "again from the start");
     lab.switch.begin_checkpoint();

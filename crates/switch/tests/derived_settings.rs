@@ -7,8 +7,9 @@ use lab::settings;
 use switch::PortSettings;
 use switch::monitor::counters::iteration_time_class;
 use switch::settings::{
-    Alpha, BridgeSettings, BufferSettings, DownPortAction, EarlyWarningSettings, FlowControl, GroupSettings,
-    PfcWdAction, Restoration, VlanList, VlanSettings, WatchdogSettings,
+    Alpha, BridgeSettings, BufferSettings, DownPortAction, DropLevel, EarlyWarningSettings, FlowControl,
+    GroupDiscipline, GroupSettings, PfcWdAction, Restoration, ScheduleSettings, SchedulerGroup, VlanList,
+    VlanSettings, WatchdogSettings,
 };
 use switch::{KernelCounters, Snapshot};
 
@@ -42,10 +43,42 @@ fn pools_divide_the_shared_area() {
     assert_eq!(by_share([34, 33, 33, 0], [None; 4]), [343, 332, 332, 0]);
     assert_eq!(by_share([30, 33, 33, 0], [None; 4]), [302, 332, 332, 0], "96 % of the area");
     assert_eq!(by_share([0, 50, 33, 0], [None; 4]), [0, 503, 332, 0]);
+    assert_eq!(by_share([0, 50, 50, 0], [None; 4]), [0, 503, 503, 0], "the remainder is nobody's");
     assert_eq!(by_share([60, 33, 0, 0], [None, None, Some(10), None]), [604, 332, 10, 0]);
     assert_eq!(by_share([60, 33, 0, 0], [None, None, Some(500), None]), [175, 332, 500, 0], "what is left");
     assert_eq!(by_share([60, 33, 0, 0], [None, None, Some(u32::MAX), Some(9)]), [0, 332, u32::MAX, 9]);
     assert_eq!(by_share([60, 33, 0, 0], [Some(7), None, None, None]), [7, 332, 0, 0]);
+}
+
+#[test]
+fn defaults_are_those_of_the_references() {
+    let BufferSettings { cell_bytes, total_cells, fixed_cells, headroom_cells, .. } =
+        BufferSettings::default();
+    assert_eq!((cell_bytes, total_cells, fixed_cells, headroom_cells), (256, 131_072, 16_384, 12_288));
+    let in_turn = GroupDiscipline::WeightedByBytes([1; 8]);
+    let ets = [
+        SchedulerGroup::new("pg0", 1, 50, in_turn).of(0b0011_0111),
+        SchedulerGroup::new("pg1", 1, 50, in_turn).of(0b0000_1000),
+        SchedulerGroup::new("pg15", 0, 1, GroupDiscipline::Strict).of(0b1100_0000),
+    ];
+    assert_eq!(ScheduleSettings::default_ets().groups, ets);
+}
+
+#[test]
+fn drop_levels_have_numbers() {
+    let levels = [Some(DropLevel::Green), Some(DropLevel::Yellow), Some(DropLevel::Red), None];
+    assert_eq!([0, 1, 2, 3].map(DropLevel::from_number), levels);
+}
+
+/// Each group settles at total · α / (1 + groups · α) cells.
+#[test]
+fn groups_that_compete_for_a_pool_settle_at_equal_cells() {
+    for (exponent, groups, cells) in
+        [(0, 1, 500), (0, 3, 250), (3, 1, 888), (3, 2, 470), (-7, 1, 7), (-1, 4, 166)]
+    {
+        let alpha = Alpha::from_exponent(exponent).expect("in range");
+        assert_eq!(alpha.steady_state_cells(1000, groups), cells, "exponent {exponent}, {groups} groups");
+    }
 }
 
 #[test]

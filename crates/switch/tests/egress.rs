@@ -2,15 +2,18 @@
 
 mod lab;
 
-use lab::{Frame, Lab, mac, settings};
-use switch::DropReason;
-use switch::Event;
-use switch::settings::{Guaranteed, Rate, SwitchSettings, WredProfile, WredSettings};
+use lab::{Frame, Lab, mac, queue_of, settings};
+use switch::settings::{
+    GroupDiscipline, Guaranteed, Rate, ScheduleSettings, SwitchSettings, Threshold, WredProfile, WredSettings,
+};
+use switch::{DropReason, Event, FrameMemory};
 use wire::mac::MacAddr;
 
-/// Returns two ports, of which port 1 guarantees 100 cells to each queue.
+/// Returns two ports, of which port 0 reserves 100 cells for each group, and port 1 guarantees as
+/// many to each queue.
 fn guaranteed() -> SwitchSettings {
     let mut settings = settings(2, 0, 1000, 0);
+    settings.ports[0].groups.iter_mut().for_each(|group| group.reserved_cells = 100);
     settings.ports[1].queues.iter_mut().for_each(|queue| queue.guaranteed = Guaranteed::Cells(100));
     settings
 }
@@ -59,6 +62,150 @@ fn guaranteed_shares_of_the_fixed_area() {
     (settings.buffer.fixed_cells, settings.buffer.total_cells) = (1000, 2000);
     let mut lab = Lab::new(&settings);
     assert_eq!(lab.snapshot().ports[1].queues.map(|queue| queue.guaranteed_cells), [43; 8]);
+}
+
+/// Frames leave while less than the bound is with the kernel, also of queues with a rate.
+#[test]
+fn no_frame_leaves_once_the_bound_is_with_the_kernel() {
+    for rate in [None, Some(Rate { bps: 100_000_000_000, burst_bytes: None })] {
+        let mut settings = settings(2, 0, 1000, 0);
+        settings.ports[1].in_flight_bytes = 1200;
+        settings.ports[1].queues[3].rate = rate;
+        let mut lab = Lab::new(&settings);
+        (0..6).for_each(|_| arrive(&mut lab, mac(1), 600));
+        lab.transmit(1, usize::MAX);
+        assert_eq!(lab.with_kernel[1].len(), 2, "exactly 1200 bytes, {rate:?}");
+    }
+}
+
+/// The average of a queue falls from when its last frame left on, and not of another queue.
+#[test]
+fn a_queue_is_idle_from_its_last_frame_on() {
+    let mut settings = settings(2, 0, 1000, 0);
+    settings.ports[1].speed_bps = Some(1_000_000_000);
+    for q in [3, 7] {
+        settings.ports[1].queues[q].wred = Some(WredSettings { exponent: 1, ..WredSettings::default() });
+    }
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    (0..8).for_each(|_| arrive(&mut lab, mac(1), 200));
+    let average = |lab: &mut Lab| lab.snapshot().ports[1].queues[3].average_cells;
+    assert_eq!(average(&mut lab), Some(7));
+    lab.now = lab.now + 1_000_000;
+    lab.switch.hold(1, false);
+    (0..8).for_each(|_| {
+        lab.transmit(1, 1);
+        lab.now = lab.now + 10_000;
+    });
+    assert_eq!(lab.with_kernel[1].len(), 8);
+    assert_eq!(average(&mut lab), Some(3), "10 us are one frame's time: half of it");
+    arrive(&mut lab, mac(1), 200);
+    assert_eq!(average(&mut lab), Some(2), "halfway from there to a cell");
+}
+
+/// A violation ends when use falls to the threshold, and not only when the queue is empty.
+#[test]
+fn use_that_fell_to_its_threshold_may_exceed_it_again() {
+    let mut settings = settings(2, 0, 1000, 0);
+    settings.usage_percent = 50;
+    settings.ports[1].queues[3] = queue_of(Threshold::Static(10));
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    let mut violations = Vec::new();
+    for frames in [5, 1, 4] {
+        (0..frames).for_each(|_| arrive(&mut lab, mac(1), 200));
+        violations.push(lab.snapshot().ports[1].queues[3].violations);
+    }
+    lab.switch.hold(1, false);
+    lab.transmit(1, 5);
+    lab.complete(1, 5);
+    lab.switch.hold(1, true);
+    arrive(&mut lab, mac(1), 200);
+    violations.push(lab.snapshot().ports[1].queues[3].violations);
+    assert_eq!(violations, [0, 1, 1, 2]);
+}
+
+#[test]
+fn a_snapshot_has_the_maximum_of_a_queue_that_has_one() {
+    let mut settings = settings(2, 1 << 3, 1000, 0);
+    settings.ports[1].queues[2] = queue_of(Threshold::Static(10));
+    let mut lab = Lab::new(&settings);
+    let queues = &lab.snapshot().ports[1].queues;
+    assert_eq!([2, 3].map(|q| queues[q].threshold_cells), [Some(10), None]);
+}
+
+/// A port that always has a frame in flight, of which one leaves, or is lost, each second.
+#[test]
+fn a_port_of_which_frames_leave_is_not_stalled() {
+    for lost in [false, true] {
+        let mut lab = Lab::new(&settings(2, 0, 1000, 0));
+        arrive(&mut lab, mac(1), 64);
+        lab.transmit(1, 1);
+        for _ in 0..12 {
+            lab.now = lab.now + 1_000_000_000;
+            arrive(&mut lab, mac(1), 64);
+            lab.transmit(1, 1);
+            if lost {
+                lab.lose(1, 1)
+            } else {
+                lab.complete(1, 1)
+            }
+            lab.switch.tick(lab.now, &mut lab.memory);
+        }
+        let stalls = lab.switch.drain_events().filter(|(_, event)| matches!(event, Event::TxStalled { .. }));
+        assert_eq!(stalls.count(), 0, "lost: {lost}");
+    }
+}
+
+/// Returns the queues of the next four frames that leave port 1.
+fn next_queues(lab: &mut Lab) -> Vec<u8> {
+    lab.transmit(1, 4);
+    let queues = lab.with_kernel[1].iter().map(|outgoing| outgoing.queue).collect();
+    lab.complete(1, 4);
+    queues
+}
+
+#[test]
+fn a_reload_applies_another_schedule() {
+    let mut settings = settings(2, 0, 1000, 0);
+    settings.ports[1].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
+    settings.ports[0].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
+    settings.ports[1].schedule = ScheduleSettings::sp_wrr(0xff, 0, 0, GroupDiscipline::Strict);
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    for priority in [2, 3] {
+        (0..8).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority, len: 1000 }));
+    }
+    lab.switch.hold(1, false);
+    assert_eq!(next_queues(&mut lab), [3, 3, 3, 3]);
+    let by_turns = GroupDiscipline::WeightedByFrames([1; 8]);
+    settings.ports[1].schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, by_turns);
+    lab.switch.apply(&settings, lab.now);
+    let mut queues = next_queues(&mut lab);
+    queues.sort_unstable();
+    assert_eq!(queues, [2, 2, 3, 3]);
+}
+
+/// A copy of a flooded frame that gets no memory is no longer with the kernel, and holds no cells.
+#[test]
+fn a_copy_without_memory_makes_room_for_other_frames() {
+    let mut settings = settings(3, 0, 1000, 0);
+    settings.ports[1].in_flight_bytes = 100;
+    let mut lab = Lab::new(&settings);
+    [1, 2].into_iter().for_each(|port| lab.switch.hold(port, true));
+    arrive(&mut lab, MacAddr::BROADCAST, 100);
+    arrive(&mut lab, mac(1), 100);
+    [1, 2].into_iter().for_each(|port| lab.switch.hold(port, false));
+    let taken: Vec<_> = std::iter::from_fn(|| lab.memory.alloc()).collect();
+    lab.transmit(1, 1);
+    assert_eq!(lab.with_kernel[1].len(), 0);
+    let dropped = |lab: &mut Lab| lab.snapshot().ports[0].drops[DropReason::NoCopy as usize].frames;
+    assert_eq!(dropped(&mut lab), 1);
+    taken.into_iter().for_each(|frame| lab.memory.free(frame));
+    lab.turn();
+    let port = &lab.snapshot().ports[1];
+    assert_eq!((port.transmitted.frames, port.queues.map(|queue| queue.level.cells)), (1, [0; 8]));
+    assert_eq!(lab.memory_free(), lab.frames);
 }
 
 /// Frames that the kernel lost, or that will never leave, are no longer with it.

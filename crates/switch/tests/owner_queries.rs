@@ -377,3 +377,51 @@ fn only_a_change_of_vlan_forgets_addresses() {
     lab.switch.apply(&other, lab.now);
     assert_eq!(addresses(&lab), []);
 }
+
+/// With a batch that was taken late the peer's pause lasts later, since it may have arrived until
+/// then.
+#[test]
+fn a_pause_lasts_from_when_its_batch_was_taken() {
+    let ends = [0, 5_000].map(|late_ns| {
+        let mut lab = Lab::new(&settings(2, 0b0000_1000, 1000, 100));
+        lab.switch.begin_iteration(lab.now);
+        lab.switch.begin_batch(lab.now + late_ns);
+        lab.send_pfc(1, Pfc { enable: 0b0000_1000, quanta: [1000; 8] });
+        arrive(&mut lab, mac(1), 3, 64);
+        lab.switch.deadline_of(1, lab.now).since(lab.now)
+    });
+    assert_eq!(ends[1], ends[0] + 5_000);
+}
+
+/// An owner that serves only ports with work, when they have some, repeats XOFF.
+#[test]
+fn a_port_in_xoff_has_work_again_and_again() {
+    let mut lab = soon_in_xoff();
+    (0..2).for_each(|_| arrive(&mut lab, mac(1), 3, 64));
+    for repetition in 0..4 {
+        lab.switch.tick(lab.now, &mut lab.memory);
+        let work = lab.switch.ports_with_work();
+        for port in (0..2).filter(|port| work & 1 << port != 0) {
+            lab.transmit(port, usize::MAX);
+            lab.complete(port, usize::MAX);
+        }
+        assert_eq!(lab.pfc_sent(0).len(), 1, "repetition {repetition}");
+        let next = lab.switch.next_deadline(lab.now);
+        assert!(next > lab.now && next < Instant::NEVER, "repetition {repetition}: {next:?}");
+        lab.now = next;
+    }
+}
+
+/// A new port takes a slot at the end, also behind a slot without port.
+#[test]
+fn settings_add_ports_at_the_end() {
+    let mut lab = Lab::new(&settings(2, 0, 1000, 0));
+    let mut more = lab.switch.settings().clone();
+    more.ports.push(switch::PortSettings::vacant());
+    more.ports.push(more.ports[1].clone());
+    lab.switch.apply(&more, lab.now);
+    assert_eq!(lab.switch.slot_count(), 4);
+    assert_eq!([1, 2, 3].map(|port| lab.switch.is_vacant(port)), [false, true, false]);
+    lab.plug(4);
+    assert_eq!(lab.snapshot().ports.len(), 4);
+}

@@ -32,8 +32,8 @@ impl CompiledThreshold {
         (u64::from(self.base_cells) + dynamic).min(u32::MAX.into()) as u32
     }
 
-    /// Returns the limit in cells, in a pool of `size_cells` with `free_cells` free: a static one is
-    /// no more than the pool.
+    /// Returns the limit in cells, in a pool of `size_cells` with `free_cells` free. A static limit
+    /// is no more than the pool.
     #[inline]
     pub(crate) fn cells_of(self, free_cells: u32, size_cells: u32) -> u32 {
         let cells = self.cells(free_cells);

@@ -42,8 +42,8 @@ impl UsageViolations {
         if self.above { 0 } else { (u64::from(own) * u64::from(self.percent) / 100) as u32 }
     }
 
-    /// True if `used` of `allowed` cells are on the other side of the threshold than the use recorded
-    /// last, so that they must be recorded.
+    /// True if `used` of `allowed` cells are on the other side of the threshold than the use that
+    /// was recorded last.
     #[inline]
     pub fn crosses(&self, used: u32, allowed: u32) -> bool {
         let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);

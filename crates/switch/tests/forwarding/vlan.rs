@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use proptest::prelude::*;
 use switch::settings::{
-    PortSettings, RewriteSettings, StaticAddress, SwitchSettings, Trust, VlanList, VlanSettings,
+    PortSettings, RewriteSettings, StaticAddress, SwitchSettings, Threshold, Trust, VlanList, VlanSettings,
 };
 use switch::{DropReason, MaxFrame};
 use wire::ethernet::{EXPERIMENTAL, HEADER_BYTES, Header, IPV4, SERVICE_VLAN, Tag, VLAN, write_header};
@@ -341,6 +341,42 @@ fn a_frame_that_has_no_room_for_its_tag_is_dropped_and_counted() {
         );
     }
     assert_eq!((lab.snapshot().ports[1].output_dropped.frames, lab.memory_free()), (2, lab.frames));
+}
+
+/// The tag of a frame that its queue had no room for is not put on a later frame in its memory.
+#[test]
+fn a_dropped_frame_leaves_no_tag_behind() {
+    let mut settings = switch_of(&[access(10), trunk(None, &[10]), trunk(None, &[10])]);
+    settings.ports[1].queues = [lab::queue_of(Threshold::Static(1)); 8];
+    let mut lab = Lab::new(&settings);
+    let tagged = |dst, src| frame(dst, src, &[tag(0, false, 10)], 0x0806, &[1; 100]);
+    lab.arrive_bytes(1, &tagged(MacAddr::BROADCAST, mac(51)));
+    sent(&mut lab);
+    lab.switch.hold(1, true);
+    (0..2).for_each(|_| lab.arrive_bytes(0, &frame(mac(51), mac(50), &[], 0x0806, &[1; 100])));
+    lab.switch.hold(1, false);
+    assert_eq!(sent(&mut lab)[1], [tagged(mac(51), mac(50))], "the second found the queue full");
+    for _ in 0..3 {
+        let came = tagged(mac(51), mac(52));
+        lab.arrive_bytes(2, &came);
+        assert_eq!(sent(&mut lab)[1], [came]);
+    }
+}
+
+/// Memory that cannot move a frame to make room for its tag costs the frame, and no other.
+#[test]
+fn a_frame_whose_memory_has_no_room_for_its_tag_is_dropped() {
+    let mut lab = lab_of(&[access(10), trunk(None, &[10]), access(10)]);
+    lab.arrive_bytes(1, &frame(MacAddr::BROADCAST, mac(51), &[tag(0, false, 10)], 0x0806, &[1; 100]));
+    lab.arrive_bytes(2, &frame(MacAddr::BROADCAST, mac(52), &[], 0x0806, &[1; 100]));
+    sent(&mut lab);
+    lab.memory.has_room = false;
+    lab.arrive_bytes(0, &frame(mac(51), mac(50), &[], 0x0806, &[1; 100]));
+    let unchanged = frame(mac(52), mac(50), &[], 0x0806, &[1; 100]);
+    lab.arrive_bytes(0, &unchanged);
+    assert_eq!(sent(&mut lab), [vec![], vec![], vec![unchanged]]);
+    assert_eq!(lab.snapshot().ports[1].drops[DropReason::MtuExceeded as usize].frames, 1);
+    assert_eq!(lab.memory_free(), lab.frames);
 }
 
 /// The MTU check includes the tag that the frame leaves with, flooded or not.

@@ -7,45 +7,49 @@ use switch::{FrameId, FrameMemory, HeapMemory};
 pub const CHUNK_BYTES: usize = 160;
 
 /// Frames on the heap, of which `bytes` shows only the first piece.
-pub struct ChunkedMemory(HeapMemory);
+pub struct ChunkedMemory {
+    heap: HeapMemory,
+    /// False if a frame cannot be moved to make room for a tag.
+    pub has_room: bool,
+}
 
 impl ChunkedMemory {
     /// Creates `frames` frames of `frame_bytes` bytes each, all free.
     pub fn new(frames: usize, frame_bytes: usize) -> Self {
-        Self(HeapMemory::new(frames, frame_bytes))
+        Self { heap: HeapMemory::new(frames, frame_bytes), has_room: true }
     }
 
     /// Writes these bytes into a frame.
     pub fn fill(&mut self, frame: &FrameId, bytes: &[u8]) {
-        self.0.bytes_mut(frame, bytes.len()).copy_from_slice(bytes);
+        self.heap.bytes_mut(frame, bytes.len()).copy_from_slice(bytes);
     }
 
     /// Returns all bytes of a frame, for the test itself.
     pub fn all(&self, frame: &FrameId, len: usize) -> &[u8] {
-        self.0.bytes(frame, len)
+        self.heap.bytes(frame, len)
     }
 }
 
 impl FrameMemory for ChunkedMemory {
     fn alloc(&mut self) -> Option<FrameId> {
-        self.0.alloc()
+        self.heap.alloc()
     }
 
     fn free(&mut self, frame: FrameId) {
-        self.0.free(frame);
+        self.heap.free(frame);
     }
 
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
-        self.0.bytes(frame, len.min(CHUNK_BYTES))
+        self.heap.bytes(frame, len.min(CHUNK_BYTES))
     }
 
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
-        self.0.bytes_mut(frame, len.min(CHUNK_BYTES))
+        self.heap.bytes_mut(frame, len.min(CHUNK_BYTES))
     }
 
     fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
         // A copy, written back if it was changed: a change that is not reported is lost.
-        let mut bytes = self.0.bytes(frame, len).to_vec();
+        let mut bytes = self.heap.bytes(frame, len).to_vec();
         let changed = work(&mut bytes);
         if changed {
             self.fill(frame, &bytes);
@@ -53,12 +57,16 @@ impl FrameMemory for ChunkedMemory {
         changed
     }
 
+    fn make_room(&mut self, _frame: &FrameId, _len: usize) -> bool {
+        self.has_room
+    }
+
     fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
-        self.0.copy(from, to, len);
+        self.heap.copy(from, to, len);
     }
 
     fn max_len(&self) -> usize {
-        self.0.max_len()
+        self.heap.max_len()
     }
 
     fn chunk_bytes(&self) -> usize {
@@ -66,6 +74,6 @@ impl FrameMemory for ChunkedMemory {
     }
 
     fn free_frames(&self) -> usize {
-        self.0.free_frames()
+        self.heap.free_frames()
     }
 }

@@ -188,3 +188,18 @@ fn what_goes_on_is_reported_every_five_seconds() {
     let all = 30 * SECOND_NS / ALARM_INTERVAL_NS;
     assert!(lost <= all && lost >= all - 5 * SECOND_NS / ALARM_INTERVAL_NS, "{lost} of {all}");
 }
+
+/// A crossing is reported when the alarms are polled next, and not before.
+#[test]
+fn alarms_are_polled_every_ten_milliseconds() {
+    let mut lab = alarmed(&KINDS);
+    reported(&mut lab, 0);
+    arrive(&mut lab, 9);
+    let mut after_ns = |nanos| {
+        lab.now = lab.now + nanos;
+        lab.switch.tick(lab.now, &mut lab.memory);
+        lab.switch.drain_events().filter(|(_, event)| matches!(event, Event::Alarm { .. })).count()
+    };
+    assert_eq!([after_ns(1), after_ns(ALARM_INTERVAL_NS - 2)], [0, 0]);
+    assert!(after_ns(1) > 0);
+}

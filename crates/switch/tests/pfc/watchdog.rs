@@ -7,7 +7,7 @@ mod lab;
 use lab::{Frame, Lab, mac, settings};
 use switch::monitor::counters::{PortSnapshot, StormTraffic};
 use switch::settings::{
-    EarlyWarningSettings, PfcWdAction, Restoration, StormLimit, SwitchSettings, WatchdogSettings,
+    EarlyWarningSettings, Guaranteed, PfcWdAction, Restoration, StormLimit, SwitchSettings, WatchdogSettings,
 };
 use switch::{DropReason, Event, Instant};
 use wire::bitset::Set8;
@@ -98,7 +98,7 @@ fn traffic(tx: [u64; 2], rx: [u64; 2]) -> StormTraffic {
     StormTraffic { tx_frames: tx[0], tx_dropped_frames: tx[1], rx_frames: rx[0], rx_dropped_frames: rx[1] }
 }
 
-/// Returns the traffic of all storms, of the last one, and what the list of storms says of the last.
+/// Returns the traffic of all storms, of the last one, and of the last one in the list of storms.
 fn traffic_so_far(lab: &mut Lab) -> [StormTraffic; 3] {
     let stormed = port(lab);
     let listed = stormed.storms.last().expect("a storm").traffic;
@@ -239,6 +239,10 @@ fn manual_recovery_waits_for_a_command_and_settings_stay() {
     assert_eq!(lab.switch.pending_recovery(&others), Some(STORMED));
     others.ports[STORMED].watchdog[P] = Some(by_hand);
     assert_eq!(lab.switch.pending_recovery(&others), None, "of other ports it may be changed");
+    others.ports[STORMED] = switch::PortSettings::vacant();
+    assert_eq!(lab.switch.pending_recovery(&others), None, "a removed port needs no recovery");
+    others = watched(watch(PfcWdAction::Forward, Restoration::After(MS)));
+    others.ports[STORMED].watchdog[P] = Some(by_hand);
     lab.switch.apply(&others, lab.now);
     lab.turn();
     assert!(port(&mut lab).priorities[P].stormed, "it goes on, whatever else is changed");
@@ -610,6 +614,54 @@ fn early_warnings_of_pfc_in_both_directions() {
     turn_at(&mut lab, later);
     let sent: Vec<_> = events(&mut lab).into_iter().map(|reported| reported.1).collect();
     assert!(sent.iter().any(|event| matches!(event, Event::EarlyWarning { sent: true, .. })), "{sent:?}");
+}
+
+/// A watchdog that is polled more often does not make the second shorter in which pauses count.
+#[test]
+fn a_few_pauses_in_a_row_are_no_early_warning() {
+    let mut settings = watched(watch(PfcWdAction::Forward, Restoration::After(700 * MS)));
+    settings.ports[STORMED].early_warning[P] = EarlyWarningSettings { in_pps: Some(100), out_pps: None };
+    let mut lab = Lab::new(&settings);
+    let start = lab.now;
+    turn_at(&mut lab, start + 1000 * MS);
+    send(&mut lab, 0, STORMED, P as u8);
+    storm(&mut lab, 60 * MS);
+    turn_at(&mut lab, start + 2500 * MS);
+    let warnings = lab.switch.drain_events().filter(|(_, event)| matches!(event, Event::EarlyWarning { .. }));
+    assert_eq!(warnings.count(), 0);
+}
+
+/// The loop learns that a port has work when its storm begins: what was stopped may leave.
+#[test]
+fn a_port_has_work_once_its_pauses_are_ignored() {
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Forward, Restoration::After(700 * MS))));
+    pause(&mut lab, 1 << P);
+    send(&mut lab, 0, STORMED, P as u8);
+    storm(&mut lab, 50 * MS);
+    lab.switch.take_newly_pending();
+    lab.switch.tick(lab.now, &mut lab.memory);
+    assert_eq!(lab.switch.take_newly_pending(), 0, "nothing has changed");
+    lab.now = lab.now + 1;
+    lab.switch.tick(lab.now, &mut lab.memory);
+    assert_eq!(lab.switch.take_newly_pending(), 1 << STORMED);
+}
+
+/// While the watchdog drops, guaranteed cells admit nothing either.
+#[test]
+fn a_dropping_queue_has_no_room_in_its_guaranteed_cells() {
+    let mut settings = watched(watch(PfcWdAction::Drop, Restoration::Quiet(400 * MS)));
+    settings.ports[0].groups[P].reserved_cells = 100;
+    settings.ports[STORMED].queues[2].guaranteed = Guaranteed::Cells(100);
+    settings.ports[STORMED].queues[P].guaranteed = Guaranteed::Cells(100);
+    let mut lab = Lab::new(&settings);
+    pause(&mut lab, 1 << P);
+    send(&mut lab, 0, STORMED, P as u8);
+    storm(&mut lab, 50 * MS + 1);
+    send(&mut lab, 0, STORMED, P as u8);
+    let stormed = port(&mut lab);
+    assert!(stormed.storms[0].drops);
+    assert_eq!((stormed.queues[P].waiting_frames, stormed.queues[P].level.cells), (0, 0));
+    assert_eq!(stormed.drops[DropReason::Watchdog as usize].frames, 2);
 }
 
 /// The loop is occasionally late by more than a pause time, so the pause has expired when the
