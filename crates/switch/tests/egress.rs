@@ -4,7 +4,8 @@ mod lab;
 
 use lab::{Frame, Lab, mac, queue_of, settings};
 use switch::settings::{
-    GroupDiscipline, Guaranteed, Rate, ScheduleSettings, SwitchSettings, Threshold, WredProfile, WredSettings,
+    GroupDiscipline, Guaranteed, LARGEST_FRAME_BYTES, Rate, ScheduleSettings, SwitchSettings, Threshold,
+    WredProfile, WredSettings,
 };
 use switch::{DropReason, Event, FrameMemory};
 use wire::mac::MacAddr;
@@ -165,18 +166,80 @@ fn next_queues(lab: &mut Lab) -> Vec<u8> {
     queues
 }
 
-#[test]
-fn a_reload_applies_another_schedule() {
+/// Returns two ports, each priority in its queue, the second with this schedule.
+fn scheduled(schedule: ScheduleSettings) -> SwitchSettings {
     let mut settings = settings(2, 0, 1000, 0);
-    settings.ports[1].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
-    settings.ports[0].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
-    settings.ports[1].schedule = ScheduleSettings::sp_wrr(0xff, 0, 0, GroupDiscipline::Strict);
-    let mut lab = Lab::new(&settings);
+    settings.ports.iter_mut().for_each(|port| port.classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]);
+    settings.ports[1].schedule = schedule;
+    settings
+}
+
+/// Queues these frames, of a priority and a length each, while port 1 is on hold.
+fn queue(lab: &mut Lab, dst: MacAddr, frames: usize, kinds: &[(u8, u16)]) {
     lab.switch.hold(1, true);
-    for priority in [2, 3] {
-        (0..8).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority, len: 1000 }));
+    for &(priority, len) in kinds {
+        (0..frames).for_each(|_| lab.arrive(Frame { port: 0, dst, priority, len }));
     }
     lab.switch.hold(1, false);
+}
+
+/// Flooded frames have lists of their own. Their lengths count in a weighted round as of others.
+#[test]
+fn flooded_frames_take_the_turns_of_all_others() {
+    let [known, flooded] = [mac(1), MacAddr::BROADCAST].map(|dst| {
+        let by_bytes = GroupDiscipline::WeightedByBytes([1; 8]);
+        let mut settings = scheduled(ScheduleSettings::sp_wrr(0, 0xff, 0, by_bytes));
+        settings.bridge.multicast_to_queue = Some([0, 1, 2, 3, 4, 5, 6, 7]);
+        let mut lab = Lab::new(&settings);
+        queue(&mut lab, dst, 40, &[(2, 1000), (3, 300)]);
+        let mut queues = Vec::new();
+        for _ in 0..80 {
+            lab.transmit(1, 1);
+            queues.extend(lab.with_kernel[1].iter().map(|outgoing| outgoing.queue));
+            lab.complete(1, 1);
+        }
+        queues
+    });
+    assert_eq!(known.len(), 80);
+    assert_eq!(known, flooded);
+}
+
+/// What a queue may still send in its turn is forgotten with the frames that a flush drops.
+#[test]
+fn a_flush_ends_the_turn_of_a_queue() {
+    let by_frames = GroupDiscipline::WeightedByFrames([8; 8]);
+    let mut lab = Lab::new(&scheduled(ScheduleSettings::sp_wrr(0, 0xff, 0, by_frames)));
+    queue(&mut lab, mac(1), 5, &[(2, 100)]);
+    assert_eq!(next_queues(&mut lab), [2; 4], "of at most eight frames");
+    lab.switch.flush(1, lab.now, &mut lab.memory);
+    queue(&mut lab, mac(1), 8, &[(2, 100), (3, 100)]);
+    assert_eq!(next_queues(&mut lab), [3; 4], "the next one's turn");
+}
+
+/// A group's turn is as long as the largest frame takes on the wire. A frame that fits only without
+/// its overhead waits for the next one.
+#[test]
+fn overhead_on_the_wire_counts_in_the_turn_of_a_group() {
+    let mut settings = scheduled(ScheduleSettings::default_ets());
+    settings.ports[1].overhead_bytes = 24;
+    let mut lab = Lab::new(&settings);
+    let half = (LARGEST_FRAME_BYTES / 2) as u16;
+    for (len, first) in [(half - 12, [2, 2, 3, 3]), (half - 11, [2, 3, 2, 2])] {
+        queue(&mut lab, mac(1), 4, &[(2, len), (3, len)]);
+        let mut queues = next_queues(&mut lab);
+        if queues[0] == 3 {
+            queues.iter_mut().for_each(|queue| *queue = 5 - *queue); // either may be the first
+        }
+        assert_eq!(queues, first, "{len} bytes");
+        lab.switch.flush(1, lab.now, &mut lab.memory);
+    }
+}
+
+#[test]
+fn a_reload_applies_another_schedule() {
+    let mut settings = scheduled(ScheduleSettings::sp_wrr(0xff, 0, 0, GroupDiscipline::Strict));
+    let mut lab = Lab::new(&settings);
+    queue(&mut lab, mac(1), 8, &[(2, 1000), (3, 1000)]);
     assert_eq!(next_queues(&mut lab), [3, 3, 3, 3]);
     let by_turns = GroupDiscipline::WeightedByFrames([1; 8]);
     settings.ports[1].schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, by_turns);
@@ -190,7 +253,7 @@ fn a_reload_applies_another_schedule() {
 #[test]
 fn a_copy_without_memory_makes_room_for_other_frames() {
     let mut settings = settings(3, 0, 1000, 0);
-    settings.ports[1].in_flight_bytes = 100;
+    settings.ports[1].in_flight_bytes = 1;
     let mut lab = Lab::new(&settings);
     [1, 2].into_iter().for_each(|port| lab.switch.hold(port, true));
     arrive(&mut lab, MacAddr::BROADCAST, 100);

@@ -203,3 +203,24 @@ fn alarms_are_polled_every_ten_milliseconds() {
     assert_eq!([after_ns(1), after_ns(ALARM_INTERVAL_NS - 2)], [0, 0]);
     assert!(after_ns(1) > 0);
 }
+
+/// Frames that a queue, or its WRED, dropped are reported for that queue.
+#[test]
+fn drops_at_a_queue_are_an_alarm() {
+    let mut settings = settings(2, 0, 100, 0);
+    settings.alarms.interval_ns[AlarmKind::Drop as usize] = Some(5 * SECOND_NS);
+    settings.ports[1].queues = [lab::queue_of(Threshold::Static(1)); 8];
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    reported(&mut lab, 0);
+    arrive(&mut lab, 3);
+    lab.now = lab.now + ALARM_INTERVAL_NS;
+    lab.switch.tick(lab.now, &mut lab.memory);
+    let dropped = lab.switch.drain_events().find_map(|(_, event)| match event {
+        Event::DropAlarm { source, dropped } => Some((source, dropped.frames)),
+        _ => None,
+    });
+    let (source, frames) = dropped.expect("an alarm");
+    assert!(matches!(source, AlarmSource::Port { port: 1, kind: AlarmKind::Egress, .. }), "{source:?}");
+    assert_eq!(frames, 2);
+}
