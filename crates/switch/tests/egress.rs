@@ -79,7 +79,7 @@ fn no_frame_leaves_once_the_bound_is_with_the_kernel() {
     }
 }
 
-/// The average of a queue falls from when its last frame left on, and not of another queue.
+/// The average of a queue falls from the moment on at which its last frame left.
 #[test]
 fn a_queue_is_idle_from_its_last_frame_on() {
     let mut settings = settings(2, 0, 1000, 0);
@@ -183,7 +183,7 @@ fn queue(lab: &mut Lab, dst: MacAddr, frames: usize, kinds: &[(u8, u16)]) {
     lab.switch.hold(1, false);
 }
 
-/// Flooded frames have lists of their own. Their lengths count in a weighted round as of others.
+/// Flooded frames have lists of their own, and their bytes count in a round as those of others do.
 #[test]
 fn flooded_frames_take_the_turns_of_all_others() {
     let [known, flooded] = [mac(1), MacAddr::BROADCAST].map(|dst| {
@@ -247,6 +247,28 @@ fn a_reload_applies_another_schedule() {
     let mut queues = next_queues(&mut lab);
     queues.sort_unstable();
     assert_eq!(queues, [2, 2, 3, 3]);
+}
+
+/// Ports that a reload adds get their copies: nine frames have 27.
+#[test]
+fn added_ports_have_room_for_copies() {
+    let mut settings = settings(4, 0xff, 10, 0);
+    let more = settings.clone();
+    settings.ports.truncate(2);
+    let mut lab = Lab::new(&settings);
+    lab.switch.apply(&more, lab.now);
+    lab.plug(4);
+    for port in 1..4 {
+        lab.switch.port_up(port, Some(mac(port)), lab.now);
+        lab.switch.hold(port, true);
+    }
+    (0..9).for_each(|_| arrive(&mut lab, MacAddr::BROADCAST, 64));
+    let seen = lab.snapshot();
+    assert_eq!(
+        [1, 2, 3].map(|port: usize| seen.ports[port].queues.map(|queue| queue.waiting_frames).iter().sum::<u64>()),
+        [9; 3]
+    );
+    assert_eq!(seen.ports[0].drops[DropReason::NoCopy as usize].frames, 0);
 }
 
 /// A copy of a flooded frame that gets no memory is no longer with the kernel, and holds no cells.

@@ -72,6 +72,12 @@ fn the_switchs_own_frames_have_no_priority() {
     lab.transmit(0, usize::MAX);
     lab.complete(0, usize::MAX);
     assert_eq!(lab.switch.ports_with_pfc(lab.now).bits(), 0);
+    // The PFC frame is written where a data frame was.
+    lab.switch.hold(1, false);
+    (0..2).for_each(|_| arrive(&mut lab, mac(1), 0, 600));
+    lab.transmit(1, usize::MAX);
+    lab.complete(1, usize::MAX);
+    lab.switch.hold(1, true);
     arrive(&mut lab, mac(1), 3, 600);
     assert_eq!(lab.switch.ports_with_pfc(lab.now).bits(), 0b01);
     lab.transmit(0, usize::MAX);

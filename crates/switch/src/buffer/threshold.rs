@@ -32,10 +32,10 @@ impl CompiledThreshold {
         (u64::from(self.base_cells) + dynamic).min(u32::MAX.into()) as u32
     }
 
-    /// Returns the limit in cells, in a pool of `size_cells` with `free_cells` free. A static limit
-    /// is no more than the pool.
+    /// Returns the cells that are 100 % of use, in a pool of `size_cells` with `free_cells` free: the
+    /// limit, or the pool where a static limit is beyond it.
     #[inline]
-    pub(crate) fn cells_of(self, free_cells: u32, size_cells: u32) -> u32 {
+    pub(crate) fn full_use_cells(self, free_cells: u32, size_cells: u32) -> u32 {
         let cells = self.cells(free_cells);
         if self.ratio_of_128 == 0 { cells.min(size_cells) } else { cells }
     }
@@ -62,5 +62,12 @@ mod tests {
             }
         }
         assert_eq!(CompiledThreshold::NONE.cells(5), u32::MAX);
+        let full_use = |threshold| CompiledThreshold::compile(threshold).full_use_cells(60, 100);
+        let eight_times = Threshold::Dynamic(Alpha::MAX);
+        assert_eq!(
+            [Threshold::Static(99), Threshold::Static(101), eight_times].map(full_use),
+            [99, 100, 480]
+        );
+        assert_eq!(CompiledThreshold::NONE.full_use_cells(60, 100), 100);
     }
 }

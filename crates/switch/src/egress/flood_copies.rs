@@ -44,12 +44,14 @@ impl FrameQueues {
         self.slots.write(slot_of(frame.index())).meta.in_port = FrameMeta::NO_FRAME;
     }
 
-    /// Returns a copy of a stored original, which must be queued; `None` if too many copies are
-    /// queued.
-    pub(crate) fn copy_of(&mut self, original: &FrameId) -> Option<FrameId> {
-        if self.copies.queued >= self.copies.limit {
-            return None;
-        }
+    /// True if one more copy may be queued.
+    pub(crate) fn has_room_for_copy(&self) -> bool {
+        self.copies.queued < self.copies.limit
+    }
+
+    /// Returns a copy of a stored original, which must be queued. There is room for it.
+    pub(crate) fn copy_of(&mut self, original: &FrameId) -> FrameId {
+        debug_assert!(self.has_room_for_copy());
         let first = slot_of(self.memory_frames());
         let number = match self.copies.unused {
             NONE => self.add_copy_slot(first),
@@ -62,7 +64,7 @@ impl FrameQueues {
         *self.copies.originals.write(number - first) = OriginalSlot(of as u32);
         self.copies.queued += 1;
         self.slots.write(of).next += 1; // an original is in no queue, so it counts its copies here
-        Some(FrameId::new(number as u32 - 1))
+        FrameId::new(number as u32 - 1)
     }
 
     /// Adds the slot of one more copy, within the capacity that `reserve_copies` allocated.
@@ -164,16 +166,17 @@ mod tests {
     /// An original is stored until its last copy has left: here one is flushed, one sent.
     #[test]
     fn an_original_leaves_with_its_last_copy() {
-        for mut store in [FrameQueues::new(8, 2), FrameQueues::growing(8, 2)] {
+        for mut store in [FrameQueues::new(64, 2), FrameQueues::growing(64, 2)] {
             let charge = FrameMeta { len: 100, cells: 1, in_port: 3, ..FrameMeta::NONE };
             let original = FrameId::new(5);
             store.store_original(&original, &charge);
             let mut queues = [FrameList::default(), FrameList::default()];
             for queue in &mut queues {
-                let copy = store.copy_of(&original).expect("two are allowed");
+                assert!(store.has_room_for_copy(), "two are allowed");
+                let copy = store.copy_of(&original);
                 store.push(queue, copy, &FrameMeta { in_port: FrameMeta::COPY, ..charge });
             }
-            assert!(store.copy_of(&original).is_none());
+            assert!(!store.has_room_for_copy());
             assert_eq!((store.count(), store.cells()), (1, [1, 2]));
 
             let (copy, _) = store.pop(&mut queues[0]).expect("a copy");
@@ -190,7 +193,7 @@ mod tests {
             let sent = store.complete_copy_or_control(&memory).expect("a copy");
             assert_eq!((sent.meta, sent.had_memory), (charge, true));
             assert_eq!(sent.original, Some((original, charge)));
-            assert_eq!((store.count(), store.cells(), store.slots.len()), (0, [0, 0], 11));
+            assert_eq!((store.count(), store.cells(), store.slots.len()), (0, [0, 0], 67));
         }
     }
 }

@@ -316,6 +316,18 @@ mod tests {
         assert_eq!(size_of::<Slot>(), 16);
     }
 
+    /// Slots are made for the first frame, and for more as they come.
+    #[test]
+    fn a_memory_that_grows_has_a_slot_for_each_frame() {
+        let mut store = FrameQueues::growing(8, 0);
+        let mut queue = FrameList::default();
+        for index in 0..8 {
+            store.push(&mut queue, FrameId::new(index), &FrameMeta { len: 100, cells: 1, ..EMPTY.meta });
+            assert_eq!(store.slots.len(), 1 + (index as usize + 1).next_power_of_two());
+        }
+        assert_eq!(queue.frames(), 8);
+    }
+
     #[test]
     fn two_queues_through_the_same_slots_keep_their_orders() {
         let mut store = FrameQueues::new(8, 0);

@@ -256,11 +256,11 @@ impl Queue {
     #[inline]
     fn allowed_cells(&self, pools: &Pools) -> u32 {
         let pool = self.pool(pools);
-        let shared = self.cold.maximum.cells_of(pool.free_cells(), pool.size_cells());
+        let shared = self.cold.maximum.full_use_cells(pool.free_cells(), pool.size_cells());
         self.cold.guaranteed_cells.saturating_add(shared)
     }
 
-    /// Checks whether `used_cells` in use are a violation.
+    /// Records use that crosses the usage threshold, and all use while the alarm is armed.
     #[inline]
     fn update_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.allowed_cells(pools);

@@ -228,7 +228,7 @@ impl Ingress {
     #[inline(always)] // twice in the frame path
     pub fn charge_reserved(&mut self, charge: &FrameMeta) -> bool {
         let group = &mut self.groups[charge.priority()];
-        group.charge_reserved(charge.cells());
+        group.charge_outside_headroom(charge.cells());
         // Branch-free: which group comes next is unpredictable.
         group.has_flow_control() & self.rechecked.contains(charge.priority())
     }

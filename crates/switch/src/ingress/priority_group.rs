@@ -270,9 +270,9 @@ impl PriorityGroup {
         self.used_cells + cells <= self.fast_path_cells
     }
 
-    /// Charges a frame outside headroom, which is empty.
+    /// Charges a frame to reserved cells, and to shared ones beyond them. Headroom is empty.
     #[inline]
-    pub fn charge_reserved(&mut self, cells: u32) {
+    pub fn charge_outside_headroom(&mut self, cells: u32) {
         self.used_cells += cells;
         self.peaks.total.raise(self.used_cells); // headroom is empty
     }
@@ -307,7 +307,7 @@ impl PriorityGroup {
             self.charge_to_headroom(cells, pools);
             return true;
         }
-        self.charge_reserved(cells);
+        self.charge_outside_headroom(cells);
         let is_beyond_own = self.used_cells > self.fast_path_cells;
         if is_beyond_own {
             self.charge_to_pool(cells, pools);
@@ -373,7 +373,7 @@ impl PriorityGroup {
         from_headroom
     }
 
-    /// Checks whether the cells in use are a violation, or an alarm's.
+    /// Records use that crosses the usage threshold, and all use while the alarm is armed.
     #[inline]
     fn update_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));

@@ -42,17 +42,21 @@ impl UsageViolations {
         if self.above { 0 } else { (u64::from(own) * u64::from(self.percent) / 100) as u32 }
     }
 
-    /// True if `used` of `allowed` cells are on the other side of the threshold than the use that
+    #[inline]
+    fn is_violation(&self, used: u32, allowed: u32) -> bool {
+        u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent)
+    }
+
+    /// True if `used` of `allowed` cells are on the other side of the threshold from the use that
     /// was recorded last.
     #[inline]
     pub fn crosses(&self, used: u32, allowed: u32) -> bool {
-        let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
-        above != self.above
+        self.is_violation(used, allowed) != self.above
     }
 
     /// Records that `used` of `allowed` cells are in use now.
     pub fn update(&mut self, used: u32, allowed: u32) {
-        let above = self.crosses(used, allowed) != self.above;
+        let above = self.is_violation(used, allowed);
         self.violations += u32::from(above && !self.above);
         self.above = above;
     }

@@ -110,6 +110,11 @@ impl Switch {
             Err(DropReason::MtuExceeded)
         } else if !egress.admit(&charge, &self.pools) {
             Err(egress.drop_reason(&charge))
+        } else if !self.frame_queues.has_room_for_copy() {
+            // Before WRED, which would mark and count a frame that does not leave.
+            self.count_no_copy(&charge);
+            memory.on_drop(&arrival.frame, &departing(out, DropReason::NoCopy, &charge));
+            return false;
         } else {
             egress.apply_wred(&mut charge, arrival.ecn, now)
         };
@@ -117,11 +122,7 @@ impl Switch {
             self.reject_copy((&arrival.frame, &charge), out, reason, now, memory);
             return false;
         }
-        let Some(copy) = self.frame_queues.copy_of(&arrival.frame) else {
-            self.count_no_copy(&charge);
-            memory.on_drop(&arrival.frame, &departing(out, DropReason::NoCopy, &charge));
-            return false;
-        };
+        let copy = self.frame_queues.copy_of(&arrival.frame);
         let number = copy.index();
         charge.in_port = FrameMeta::COPY;
         self.egress[out].enqueue(copy, &charge, &mut self.frame_queues, &mut self.pools);

@@ -2,7 +2,7 @@
 
 use switch::monitor::alarm::ALARM_INTERVAL_NS;
 use switch::monitor::event::AlarmSource;
-use switch::settings::{AlarmKind, SwitchSettings, Threshold};
+use switch::settings::{AlarmKind, QueueSettings, SwitchSettings, Threshold, WredProfile, WredSettings};
 use switch::{Event, Instant};
 
 #[path = "../lab/mod.rs"]
@@ -207,9 +207,19 @@ fn alarms_are_polled_every_ten_milliseconds() {
 /// Frames that a queue, or its WRED, dropped are reported for that queue.
 #[test]
 fn drops_at_a_queue_are_an_alarm() {
+    let sharp = WredProfile { low_cells: 1, high_cells: 1, probability_percent: 100 };
+    let wred = Some(WredSettings { exponent: 0, curves: [sharp; 3], ..WredSettings::default() });
+    for (shared, wred) in [(1, None), (100, wred)] {
+        drops_are_reported(QueueSettings { wred, ..lab::queue_of(Threshold::Static(shared)) });
+    }
+}
+
+/// Of three frames two find no room in such a queue.
+fn drops_are_reported(queue: QueueSettings) {
     let mut settings = settings(2, 0, 100, 0);
     settings.alarms.interval_ns[AlarmKind::Drop as usize] = Some(5 * SECOND_NS);
-    settings.ports[1].queues = [lab::queue_of(Threshold::Static(1)); 8];
+    settings.ports[0].classify.dot1p_to_queue[3] = 6;
+    settings.ports[1].queues[6] = queue;
     let mut lab = Lab::new(&settings);
     lab.switch.hold(1, true);
     reported(&mut lab, 0);
@@ -221,6 +231,9 @@ fn drops_at_a_queue_are_an_alarm() {
         _ => None,
     });
     let (source, frames) = dropped.expect("an alarm");
-    assert!(matches!(source, AlarmSource::Port { port: 1, kind: AlarmKind::Egress, .. }), "{source:?}");
+    assert!(
+        matches!(source, AlarmSource::Port { port: 1, kind: AlarmKind::Egress, number: 6 }),
+        "{source:?}"
+    );
     assert_eq!(frames, 2);
 }

@@ -334,6 +334,23 @@ fn a_port_whose_transmissions_never_complete_is_no_silent_pause() {
     }
 }
 
+/// A frame that takes 60 ms to leave is no storm for a watchdog of 50: whether something leaves is
+/// checked less often.
+#[test]
+fn a_slow_transmission_is_no_storm() {
+    let mut settings = watched(watch(PfcWdAction::Drop, Restoration::Quiet(400 * MS)));
+    settings.ports[STORMED].in_flight_bytes = 100;
+    let mut lab = Lab::new(&settings);
+    (0..2).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
+    for ms in 1..=120 {
+        lab.now = lab.now + MS;
+        lab.switch.tick(lab.now, &mut lab.memory);
+        lab.transmit(STORMED, usize::MAX);
+        lab.complete(STORMED, usize::from(ms % 60 == 0));
+    }
+    assert_eq!((events(&mut lab), port(&mut lab).transmitted.frames), (vec![], 2));
+}
+
 /// Runs iterations each 10 ms until `at`. In each a frame of priority 5 is sent to the port.
 fn busy_until(lab: &mut Lab, at: Instant) {
     while lab.now < at {
