@@ -121,6 +121,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
     fn the_rate_is_kept_to_a_frame_whatever_the_turn() {
         for rate in [1_000_000, 500_000_000, 10_000_000_000, 400_000_000_000] {
             for len in [64, 1000, 9216] {
@@ -227,6 +228,7 @@ mod tests {
 
     /// 10G Ethernet carries 14,880,952 frames of the smallest size a second.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
     fn an_emulated_wire_carries_what_ethernet_carries() {
         let rate = Rate { bps: 10_000_000_000, burst_bytes: Some(0) };
         let mut shaper = TokenBucket::new(Some(rate), crate::settings::WIRE_OVERHEAD_BYTES);

@@ -265,7 +265,11 @@ fn added_ports_have_room_for_copies() {
     (0..9).for_each(|_| arrive(&mut lab, MacAddr::BROADCAST, 64));
     let seen = lab.snapshot();
     assert_eq!(
-        [1, 2, 3].map(|port: usize| seen.ports[port].queues.map(|queue| queue.waiting_frames).iter().sum::<u64>()),
+        [1, 2, 3].map(|port: usize| seen.ports[port]
+            .queues
+            .map(|queue| queue.waiting_frames)
+            .iter()
+            .sum::<u64>()),
         [9; 3]
     );
     assert_eq!(seen.ports[0].drops[DropReason::NoCopy as usize].frames, 0);

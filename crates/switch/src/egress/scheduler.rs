@@ -340,6 +340,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
     fn bytes_follow_the_default_weights_whatever_the_frame_sizes() {
         let mut scheduler = Scheduler::new(&wrr(DEFAULT_WEIGHTS), 0);
         let lens = [64, 1514, 300, 9216, 65, 128, 1000, 208];
@@ -387,6 +388,7 @@ mod tests {
     /// Groups share the link, so a group of short frames gets fewer bytes of its own: each frame
     /// costs 24 more.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
     fn groups_share_the_line() {
         let lens = [64, 64, 64, 1514, 64, 64, 64, 64];
         let mut scheduler = Scheduler::new(&ScheduleSettings::default_ets(), WIRE_OVERHEAD_BYTES);
@@ -398,6 +400,7 @@ mod tests {
 
     /// Queues are strict inside a group that shares its rank with another.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
     fn strict_queues_inside_an_ets_group() {
         let groups = vec![
             SchedulerGroup::new("pg0", 1, 75, GroupDiscipline::Strict).of(0b0000_0111),

@@ -284,6 +284,7 @@ mod tests {
     /// The average rises from 0 toward 1000, by half of the difference for exponent 1, and so on.
     /// It reaches the length and stays there.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
     fn the_average_follows_by_its_exponent() {
         for (exponent, after) in
             [(0, [1000, 1000, 1000]), (1, [500, 750, 875]), (3, [125, 234, 330]), (9, [1, 3, 5])]

@@ -146,6 +146,7 @@ mod tests {
 
     /// At first, and after any quiet time, a tenth of a second's frames pass; then the exact rate.
     #[test]
+    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
     fn a_limit_lets_its_rate_through_and_a_burst() {
         for (pps, burst) in [(1, 1), (10, 1), (20, 2), (1000, 100), (123_456, 12_345)] {
             let mut meter = StormControl::new(&[Some(pps), None, None]);

@@ -319,6 +319,7 @@ fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
 /// queued frames, for hours; pauses a nanosecond shorter than the detection time; pauses on and off
 /// all the time, with a queue that drains frame by frame in between; polls at any time. No alarm.
 #[test]
+#[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
 fn progress_is_not_a_storm() {
     const STEPS: u64 = 10_000_000;
     let mut random = Random::new(2026);
