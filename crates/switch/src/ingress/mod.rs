@@ -224,13 +224,11 @@ impl Ingress {
         self.groups[charge.priority()].fits_reserved(charge.cells())
     }
 
-    /// Charges a frame that fits the reserved cells. Returns true if the group must be examined.
+    /// Charges a frame that fits the reserved cells. The group holds no others, so its state stays as
+    /// it is.
     #[inline(always)] // twice in the frame path
-    pub fn charge_reserved(&mut self, charge: &FrameMeta) -> bool {
-        let group = &mut self.groups[charge.priority()];
-        group.charge_outside_headroom(charge.cells());
-        // Branch-free: which group comes next is unpredictable.
-        group.has_flow_control() & self.rechecked.contains(charge.priority())
+    pub fn charge_reserved(&mut self, charge: &FrameMeta) {
+        self.groups[charge.priority()].charge_outside_headroom(charge.cells());
     }
 
     /// Charges a frame to the region that `admit` chose. Returns true if the group must be
@@ -238,9 +236,8 @@ impl Ingress {
     #[inline(always)] // in the frame path where cells are shared
     pub fn charge(&mut self, charge: &FrameMeta, area: BufferRegion, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
-        // A group that holds only reserved cells is in XON, unless it is watched.
         let is_beyond_own = group.charge(charge.cells(), area, pools);
-        group.has_flow_control() && (is_beyond_own || self.rechecked.contains(charge.priority()))
+        is_beyond_own && group.has_flow_control()
     }
 
     /// Releases a frame that has left the switch. Returns true if the group must be examined, since

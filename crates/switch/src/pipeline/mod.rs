@@ -224,16 +224,13 @@ impl Switch {
             self.forward_by_pools(arrival, out, now, memory);
             return;
         }
-        let needs_update = ingress.charge_reserved(charge);
+        ingress.charge_reserved(charge);
         egress.enqueue_guaranteed(
             std::mem::replace(&mut arrival.frame, FrameId::TAKEN),
             charge,
             &mut self.frame_queues,
         );
         self.mark_data_pending(out);
-        if needs_update {
-            self.update_xoff(arrival.meta.port(), arrival.meta.priority(), now);
-        }
     }
 
     /// Forwards a frame to one port: admits it at both halves, applies WRED, charges and queues it.
@@ -269,9 +266,9 @@ impl Switch {
         let frame = arrival.take_frame();
         let charge = &arrival.meta;
         let needs_update = if is_reserved {
-            let needs_update = ingress.charge_reserved(charge);
+            ingress.charge_reserved(charge);
             egress.enqueue_guaranteed(frame, charge, &mut self.frame_queues);
-            needs_update
+            false
         } else {
             let needs_update = ingress.charge(charge, area, &mut self.pools);
             egress.enqueue(frame, charge, &mut self.frame_queues, &mut self.pools);
