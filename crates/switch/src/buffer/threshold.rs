@@ -32,8 +32,8 @@ impl CompiledThreshold {
         (u64::from(self.base_cells) + dynamic).min(u32::MAX.into()) as u32
     }
 
-    /// Returns the cells that are 100 % of use, in a pool of `size_cells` with `free_cells` free: the
-    /// limit, or the pool where a static limit is beyond it.
+    /// Returns the cells that are 100 % of use, in a pool of `size_cells` with `free_cells` free:
+    /// the limit, or the pool where a static limit is beyond it.
     #[inline]
     pub(crate) fn full_use_cells(self, free_cells: u32, size_cells: u32) -> u32 {
         let cells = self.cells(free_cells);

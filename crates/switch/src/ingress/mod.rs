@@ -224,8 +224,8 @@ impl Ingress {
         self.groups[charge.priority()].fits_reserved(charge.cells())
     }
 
-    /// Charges a frame that fits the reserved cells. The group holds no others, so its state stays as
-    /// it is.
+    /// Charges a frame that fits the reserved cells. The group holds no others, so its state stays
+    /// as it is.
     #[inline(always)] // twice in the frame path
     pub fn charge_reserved(&mut self, charge: &FrameMeta) {
         self.groups[charge.priority()].charge_outside_headroom(charge.cells());
