@@ -12,10 +12,12 @@ use dataplane::{
     Reply,
 };
 use lab::{Lab, conserved, frame, mac, settings, xoff_3};
-use switch::settings::{Guaranteed, Threshold, VlanList, VlanSettings, WredProfile, WredSettings};
+use switch::settings::{
+    Guaranteed, LldpFrames, Threshold, VlanList, VlanSettings, WredProfile, WredSettings,
+};
 use switch::{DropReason, SwitchSettings};
 use wire::bitset::{Set8, Set64};
-use wire::ethernet::{IPV4, Tag, VLAN, write_header};
+use wire::ethernet::{IPV4, LLDP, Tag, VLAN, write_header};
 use wire::mac::MacAddr;
 
 fn everything() -> CaptureFilter {
@@ -68,6 +70,13 @@ fn inject(lab: &Lab, port: usize, to: usize, priority: u8, frames: usize) {
     (0..frames).for_each(|_| lab.wires[port].inject(frame(mac(to), mac(port), priority)));
 }
 
+/// Lets the peer of a port pause priority 3.
+fn inject_xoff(lab: &Lab, port: usize) {
+    let mut bytes = [0; 60];
+    xoff_3(200).encode(mac(port), &mut bytes);
+    lab.wires[port].inject(bytes);
+}
+
 /// Headroom overflows, a PFC frame goes to the sender, and one comes from the receiver.
 #[test]
 fn frames_pauses_and_drops_with_their_reasons() {
@@ -80,9 +89,7 @@ fn frames_pauses_and_drops_with_their_reasons() {
     lab.turns(3);
     lab.hold(1, false);
     lab.turns(3);
-    let mut bytes = [0; 60];
-    xoff_3(200).encode(mac(1), &mut bytes);
-    lab.wires[1].inject(bytes);
+    inject_xoff(&lab, 1);
     lab.turns(2);
     let frames = stop(&mut lab, &ring);
 
@@ -269,6 +276,7 @@ fn a_capture_changes_nothing() {
             inject(&lab, round % 2, (round + 1) % 3, 3, 7);
             inject(&lab, 2, 1, 0, 5);
             lab.wires[0].inject(frame(MacAddr::BROADCAST, mac(0), 0));
+            inject_xoff(&lab, 1);
             lab.turns(2);
         }
         (lab.snapshot(), lab.wires.iter().map(|wire| wire.take_sent()).collect::<Vec<_>>())
@@ -278,7 +286,52 @@ fn a_capture_changes_nothing() {
         sent_with == sent_without
             && with.ports.iter().any(|port| port.drops.iter().any(|drop| drop.frames > 0))
     );
+    assert!(with.ports[1].priorities[3].pauses > 0, "the switch reads them: {with:?}");
     assert_eq!(with.without_loop_counters(), without.without_loop_counters());
+}
+
+#[test]
+fn lldp_that_the_daemon_consumes_is_captured() {
+    let mut lab = Lab::new();
+    let mut other = settings();
+    other.ports[0].lldp = LldpFrames::Punt;
+    lab.apply(other);
+    let ring = start(&mut lab, everything());
+    let mut bytes = [0; 100];
+    write_header(&mut bytes, MacAddr::NEAREST_BRIDGE, mac(0), None, LLDP);
+    lab.wires[0].inject(bytes);
+    lab.turns(2);
+    let frames = stop(&mut lab, &ring);
+    let consumed = (0, FrameDirection::In, FrameVerdict::Consumed, None, None);
+    assert_eq!(frames.iter().map(summary).collect::<Vec<_>>(), [consumed]);
+    assert_eq!(frames[0].1, bytes);
+}
+
+/// A frame of 110 bytes takes 128 with its header, and a buffer has room for 512 of them.
+#[test]
+fn a_buffer_is_filled_to_its_last_byte_and_never_beyond() {
+    let mut lab = Lab::new();
+    for (snap_bytes, full_bytes) in [(110, 1 << 16), (111, 508 * 129)] {
+        let ring = start(&mut lab, CaptureFilter { snap_bytes, ..everything() });
+        for _ in 0..20 {
+            for _ in 0..40 {
+                let mut bytes = frame(mac(1), mac(0), 0);
+                bytes.resize(200, 0);
+                lab.wires[0].inject(bytes);
+            }
+            lab.turns(2);
+        }
+        assert!(matches!(lab.send_command(LoopCommand::Capture(None)), Reply::Captured(Some(_))));
+        let buffers: Vec<_> = std::iter::from_fn(|| ring.pop_full()).map(|buffer| buffer.len()).collect();
+        assert!(buffers.len() > 2, "{buffers:?}");
+        assert_eq!(buffers[..2], [full_bytes; 2]);
+    }
+}
+
+#[test]
+fn verdicts_have_their_names() {
+    let names = ["forwarded", "marked", "dropped", "pause", "consumed"];
+    assert_eq!(FrameVerdict::ALL.map(FrameVerdict::name), names);
 }
 
 #[test]

@@ -11,6 +11,14 @@ pub fn of_return(output: &ReturnType) -> Vec<String> {
     }
 }
 
+/// True if a function with this body returns this value anyway, and does nothing else.
+pub fn is_body(value: &str, body: &str) -> bool {
+    let result = body.trim_start_matches('{').trim_end_matches('}').trim();
+    let is_type = |name: &str| name.chars().all(|letter| letter.is_alphanumeric() || "_:".contains(letter));
+    let is_default = || result.strip_suffix("::default()").is_some_and(is_type);
+    result == value || (value == "Default::default()" && is_default())
+}
+
 fn of_type(ty: &Type) -> Vec<String> {
     match ty {
         Type::Path(path) => of_path(path),
@@ -77,5 +85,20 @@ fn of_reference(target: &Type, mutable: bool) -> Vec<String> {
             let exclusive = if mutable { "" } else { "&*" };
             of_type(target).iter().map(|value| format!("{exclusive}Box::leak(Box::new({value}))")).collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_that_stays_is_no_mutant() {
+        assert!(is_body("true", "{\n    true\n}"));
+        assert!(is_body("Some(false)", "{ Some(false) }"));
+        assert!(is_body("Default::default()", "{ KernelCounters::default() }"));
+        assert!(!is_body("true", "{ false }"));
+        assert!(!is_body("true", "{ note(); true }"));
+        assert!(!is_body("Default::default()", "{ note(); Counters::default() }"));
     }
 }

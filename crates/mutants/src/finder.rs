@@ -94,7 +94,9 @@ impl Finder<'_> {
         }
         self.context.push(signature.ident.to_string());
         if !block.stmts.is_empty() && !self.default_impl {
-            for value in default_values::of_return(&signature.output) {
+            let body = self.original(block);
+            let is_other = |value: &String| !default_values::is_body(value, &body);
+            for value in default_values::of_return(&signature.output).into_iter().filter(is_other) {
                 let mutant = self.mutant(block.span(), &format!("replace the body with {value}"));
                 let text = format!(" if {} {{ return {value}; }}", active(mutant));
                 self.source.insert(range(block).start + 1, text, mutant);

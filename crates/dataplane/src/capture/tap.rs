@@ -277,3 +277,111 @@ impl<M: FrameMemory> FrameMemory for TappedMemory<'_, M> {
         self.memory.free_frames()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use wire::bitset::Set64;
+
+    /// A memory whose answers are all different, and none of them a default.
+    struct Odd {
+        bytes: [u8; 100],
+        prefetched: Cell<usize>,
+    }
+
+    impl FrameMemory for Odd {
+        fn alloc(&mut self) -> Option<FrameId> {
+            Some(FrameId::new(41))
+        }
+
+        fn alloc_for(&mut self, len: usize) -> Option<FrameId> {
+            Some(FrameId::new(len as u32))
+        }
+
+        fn free(&mut self, frame: FrameId) {
+            self.bytes[0] = frame.index() as u8;
+        }
+
+        fn bytes(&self, _frame: &FrameId, len: usize) -> &[u8] {
+            &self.bytes[..len]
+        }
+
+        fn bytes_mut(&mut self, _frame: &FrameId, len: usize) -> &mut [u8] {
+            &mut self.bytes[..len]
+        }
+
+        fn whole(&mut self, _frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
+            work(&mut self.bytes[1..=len])
+        }
+
+        fn make_room(&mut self, _frame: &FrameId, len: usize) -> bool {
+            len < 10
+        }
+
+        fn copy(&mut self, from: &FrameId, to: &FrameId, _len: usize) {
+            self.bytes[to.index()] = from.index() as u8;
+        }
+
+        fn prefetch(&self, frame: &FrameId) {
+            self.prefetched.set(frame.index());
+        }
+
+        fn max_len(&self) -> usize {
+            9018
+        }
+
+        fn chunk_bytes(&self) -> usize {
+            1792
+        }
+
+        fn free_frames(&self) -> usize {
+            77
+        }
+    }
+
+    fn capture(snap_bytes: u16) -> Capture {
+        let filter = CaptureFilter {
+            ports: Set64::first_n(64),
+            directions: vec![FrameDirection::In],
+            priorities: Set8::ALL,
+            verdicts: FrameVerdict::ALL.to_vec(),
+            snap_bytes,
+            max_frames: 1,
+        };
+        Capture::new(CaptureRing::with_buffers(1), filter)
+    }
+
+    /// The switch does the same with a capture as without.
+    #[test]
+    fn a_tapped_memory_answers_as_the_memory_itself() {
+        let mut memory = Odd { bytes: std::array::from_fn(|n| n as u8), prefetched: Cell::new(0) };
+        let mut capture = capture(64);
+        let mut tapped = TappedMemory { memory: &mut memory, capture: &mut capture };
+        let (frame, other) = (FrameId::new(5), FrameId::new(6));
+        assert_eq!(tapped.alloc(), Some(FrameId::new(41)));
+        assert_eq!(tapped.alloc_for(90), Some(FrameId::new(90)));
+        assert_eq!(tapped.bytes(&frame, 3), [0, 1, 2]);
+        assert_eq!(tapped.bytes_mut(&frame, 2), [0, 1]);
+        let mut seen = Vec::new();
+        let mut work = |bytes: &mut [u8], changed| {
+            seen.extend_from_slice(bytes);
+            changed
+        };
+        assert!(tapped.whole(&frame, 2, |bytes| work(bytes, true)));
+        assert!(!tapped.whole(&frame, 1, |bytes| work(bytes, false)));
+        assert_eq!(seen, [1, 2, 1]);
+        assert_eq!([9, 10].map(|len| tapped.make_room(&frame, len)), [true, false]);
+        assert_eq!((tapped.max_len(), tapped.chunk_bytes(), tapped.free_frames()), (9018, 1792, 77));
+        tapped.copy(&frame, &other, 60);
+        tapped.prefetch(&other);
+        tapped.free(FrameId::new(3));
+        assert_eq!((memory.bytes[6], memory.prefetched.get(), memory.bytes[0]), (5, 6, 3));
+    }
+
+    #[test]
+    fn a_frame_is_kept_as_far_as_a_buffer_has_room_for_it() {
+        let kept = [0, 9018, u16::MAX].map(|snap_bytes| capture(snap_bytes).filter.snap_bytes);
+        assert_eq!(kept, [CaptureFilter::MIN_SNAP_BYTES, 9018, (BUFFER_BYTES - HEADER_BYTES) as u16]);
+    }
+}

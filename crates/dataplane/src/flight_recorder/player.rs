@@ -204,6 +204,10 @@ impl Player {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switch::MaxFrame;
+    use switch::settings::{BufferSettings, PortSettings, SwitchSettings};
+    use wire::ethernet::{EXPERIMENTAL, write_header};
+    use wire::mac::MacAddr;
 
     /// A long frame takes and returns as many chunks as in the recording, and memory runs short
     /// when it did then.
@@ -221,6 +225,35 @@ mod tests {
         memory.free(long);
         assert_eq!(memory.free_frames(), 6);
         memory.free(short);
-        assert_eq!(memory.free_frames(), 8);
+        assert_eq!((memory.free_frames(), memory.max_len()), (8, FRAME_BYTES));
+    }
+
+    /// A replay begins with frames that the switch holds: their pieces are returned, too.
+    #[test]
+    fn a_long_frame_of_the_checkpoint_counts_as_its_pieces() {
+        let mut settings = SwitchSettings {
+            buffer: BufferSettings { total_cells: 256, fixed_cells: 0, ..BufferSettings::default() },
+            usage_percent: 100,
+            alarms: Default::default(),
+            seed: 0,
+            bridge: Default::default(),
+            ports: ["p0", "p1"].map(|name| PortSettings::new(name, None)).into(),
+        };
+        settings.buffer.headroom_cells = 0;
+        let (macs, now) = ([1, 2].map(|last| MacAddr([2, 0, 0, 0, 0, last])), Instant(1));
+        let mut switch = Switch::new(&settings, &macs, 8);
+        let mut memory = HeapMemory::new(8, 9216);
+        let mut arrivals = Vec::new();
+        for (port, len) in [(0, 100), (1, 5000)] {
+            let frame = memory.alloc().expect("a frame");
+            let bytes = memory.bytes_mut(&frame, len);
+            let (dst, src) = (MacAddr([2, 0, 0, 0, 9, 1 - port]), MacAddr([2, 0, 0, 0, 9, port]));
+            write_header(bytes, dst, src, None, EXPERIMENTAL);
+            arrivals.push(switch.parse(port.into(), RxDesc::new(frame, len as u16), bytes));
+        }
+        switch.receive_all(&mut arrivals, now, &mut memory);
+        assert_eq!([0, 1].map(|frame| switch.frame_len(frame)), [100, 5000], "both are held");
+        switch.set_max_frame(MaxFrame { longest_bytes: 9216, chunk_bytes: 1792 });
+        assert_eq!(Player::of(switch).memory.extra_chunks, [0, 2, 0, 0, 0, 0, 0, 0]);
     }
 }

@@ -124,12 +124,16 @@ mod tests {
         let copy = segments.clone();
         segments.discard_beyond(0, 1);
         assert_eq!((segments.bytes(), copy.bytes()), (30, 60));
+        segments.discard_beyond(30, 0);
+        assert_eq!(segments.bytes(), 30, "as many as may be kept");
         segments.discard_beyond(0, 0);
         segments.push(&chunk(7, ChunkKind::Entries, 8));
         assert_eq!(segments.bytes(), 0, "its segment is gone");
         segments.end();
         segments.push(&chunk(7, ChunkKind::LastState, 9));
         assert_eq!(chunks(&segments), [(1, 9)], "a segment of the next recorder");
+        segments.clear();
+        assert_eq!((segments.bytes(), segments.count()), (0, 0));
     }
 
     #[test]

@@ -236,3 +236,77 @@ impl<P: Port> PollLoop<P> {
         snapshot.events_lost += self.mailbox.lost;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use switch::settings::{AlarmSettings, BridgeSettings, BufferSettings};
+    use wire::mac::MacAddr;
+
+    use super::*;
+    use crate::mailbox::Settings;
+    use LoopCommand::{
+        ClearWatermarks, Hold, PeerAddress, PortClosed, PortDown, PortUp, Record, ShutDown, Stop,
+    };
+
+    fn snapshot() -> LoopCommand {
+        LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false }
+    }
+
+    fn up(port: usize) -> LoopCommand {
+        PortUp { port, mac: MacAddr([2; 6]), complete_checksums: false }
+    }
+
+    fn peer(port: usize) -> LoopCommand {
+        PeerAddress { port, mac: MacAddr([2; 6]) }
+    }
+
+    /// The commands about port 3, and about port 4, that follow a waiting one about port 3.
+    #[test]
+    fn what_waits_for_a_command_of_its_port() {
+        for waiting in [PortDown(3), ShutDown(3), PortClosed(3), up(3), peer(3)] {
+            let of_port = |port| [PortDown(port), ShutDown(port), PortClosed(port), up(port), peer(port)];
+            assert!(of_port(3).iter().all(|later| must_follow(later, &waiting)), "{waiting:?}");
+            assert!(!of_port(4).iter().any(|later| must_follow(later, &waiting)), "{waiting:?}");
+            for of_none in [snapshot(), Record(None), Stop(Box::default()), ClearWatermarks] {
+                assert!(!must_follow(&of_none, &waiting), "{of_none:?} after {waiting:?}");
+            }
+        }
+    }
+
+    /// A snapshot delays only the next one, and a recording that cannot begin yet delays all.
+    #[test]
+    fn what_waits_for_a_snapshot_and_for_a_recording() {
+        for later in [PortDown(3), up(3), Record(None), Stop(Box::default()), ClearWatermarks] {
+            assert!(!must_follow(&later, &snapshot()), "{later:?}");
+            assert!(must_follow(&later, &Record(None)), "{later:?}");
+        }
+        assert!(must_follow(&snapshot(), &snapshot()));
+        assert!(must_follow(&snapshot(), &Record(None)));
+        // What needs no port waits for none that does, and nothing waits for it.
+        let hold = Hold { port: 3, held: true };
+        assert!(!must_follow(&hold, &PortDown(3)) && !must_follow(&PortDown(3), &hold));
+        assert!(!must_follow(&ClearWatermarks, &ClearWatermarks));
+    }
+
+    /// Settings wait for a removed port to be closed, so what closes ports goes before them.
+    #[test]
+    fn what_goes_before_settings_that_wait() {
+        let settings = || {
+            let switch = SwitchSettings {
+                buffer: BufferSettings::default(),
+                bridge: BridgeSettings::default(),
+                usage_percent: 100,
+                alarms: AlarmSettings::default(),
+                seed: 0,
+                ports: Vec::new(),
+            };
+            LoopCommand::Apply(Box::new(Settings { switch, min_posted: Vec::new() }))
+        };
+        for later in [PortDown(3), ShutDown(3), PortClosed(3), snapshot(), Stop(Box::default())] {
+            assert!(!must_follow(&later, &settings()), "{later:?}");
+        }
+        for later in [settings(), up(3), peer(3), Record(None), ClearWatermarks] {
+            assert!(must_follow(&later, &settings()), "{later:?}");
+        }
+    }
+}

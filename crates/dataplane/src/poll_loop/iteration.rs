@@ -393,4 +393,48 @@ mod tests {
             assert!(before[a][b].abs_diff(TURNS / 2) <= 200, "{a} before {b}: {}", before[a][b]);
         }
     }
+
+    /// A port that received a frame is active for the rest of its period and for the next one.
+    #[test]
+    fn ports_are_active_for_one_or_two_seconds() {
+        let mut active = ActivePorts::default();
+        let after = |active: &mut ActivePorts, ns: Nanos| {
+            active.begin_iteration(Instant(10 * RECENT_NS + ns));
+            [active.this_period, active.last_period].map(|ports| ports.contains(3))
+        };
+        after(&mut active, 0);
+        active.this_period.set(3, true);
+        assert_eq!(after(&mut active, RECENT_NS - 1), [true, false]);
+        assert_eq!(after(&mut active, RECENT_NS), [false, true]);
+        assert_eq!(after(&mut active, 2 * RECENT_NS - 1), [false, true]);
+        assert_eq!(after(&mut active, 2 * RECENT_NS), [false, false]);
+        // A loop that stalled for a period has no last one.
+        active.this_period.set(3, true);
+        assert_eq!(after(&mut active, 4 * RECENT_NS), [false, false]);
+        active.this_period.set(3, true);
+        assert_eq!(after(&mut active, 5 * RECENT_NS), [false, true]);
+        active.remove(3);
+        assert_eq!(after(&mut active, 5 * RECENT_NS), [false, false]);
+    }
+
+    #[test]
+    fn settings_of_an_iteration() {
+        let mut iteration = Iteration::new(vec![true, false]);
+        assert_eq!([0, 1].map(|port| iteration.completes_checksums(port)), [true, false]);
+        assert!(iteration.forwards() && !iteration.pauses_all_peers() && iteration.uses_rx_backlog);
+        iteration.stop_forwarding();
+        iteration.pause_all_peers(true);
+        iteration.use_rx_backlog(false);
+        assert!(!iteration.forwards() && iteration.pauses_all_peers() && !iteration.uses_rx_backlog);
+        iteration.active.this_period.set(0, true);
+        iteration.active.last_period.set(1, true);
+        assert_eq!(iteration.active_ports(), Set64::first_n(2));
+        let punts = Arc::default();
+        iteration.set_punts(Arc::clone(&punts));
+        assert!(Arc::ptr_eq(&iteration.punts, &punts));
+        // A port beyond those of the start is one more in the order.
+        iteration.open(2, true);
+        assert_eq!((iteration.order.ports, iteration.open_ports()), (3, Set64::first_n(3)));
+        assert!(iteration.completes_checksums(2));
+    }
 }

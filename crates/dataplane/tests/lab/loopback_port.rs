@@ -238,6 +238,11 @@ impl Wire {
         self.shared().ring_state = Some(RingState::Attached);
     }
 
+    /// True unless the interface is down or the port is closed.
+    pub fn is_up(&self) -> bool {
+        self.shared().up
+    }
+
     /// True if the port has detached its rings.
     pub fn is_detached(&self) -> bool {
         self.shared().ring_state == Some(RingState::Detached)
