@@ -79,6 +79,26 @@ fn no_frame_leaves_once_the_bound_is_with_the_kernel() {
     }
 }
 
+/// A frame of 1000 bytes takes a microsecond at 8 Gbit/s, 2 at 4 and 4 at 2.
+#[test]
+fn a_reload_changes_the_rate_of_a_port() {
+    let mut settings = settings(2, 0, 1000, 0);
+    let mut lab = Lab::new(&settings);
+    let sent = [8, 4, 2, 8].map(|gigabits: u64| {
+        let port = &mut settings.ports[1];
+        (port.speed_bps, port.burst_bytes, port.overhead_bytes) =
+            (Some(gigabits * 1_000_000_000), Some(0), 0);
+        lab.switch.apply(&settings, lab.now);
+        let before = lab.sent;
+        for _ in 0..20 {
+            arrive(&mut lab, mac(1), 1000);
+            lab.turn();
+        }
+        lab.sent - before
+    });
+    assert_eq!(sent, [20, 10, 5, 20]);
+}
+
 /// The average of a queue falls from the moment on at which its last frame left.
 #[test]
 fn a_queue_is_idle_from_its_last_frame_on() {

@@ -146,4 +146,10 @@ fn limits_change_on_a_running_switch() {
     lab.switch.apply(&settings, lab.now);
     arrive(&mut lab, 0, MacAddr::BROADCAST, 0, 5);
     assert_eq!(dropped(&mut lab), [7, 0, 0]);
+    settings.ports[0].flood_limits_pps = [Some(1000); 3];
+    lab.switch.apply(&settings, lab.now);
+    // 50 ms for the last frame at the old rate, then ten frames, and one that begins.
+    lab.now = lab.now + 60_000_000;
+    arrive(&mut lab, 0, MacAddr::BROADCAST, 0, 20);
+    assert_eq!(dropped(&mut lab), [16, 0, 0]);
 }
