@@ -421,7 +421,7 @@ mod tests {
 
     /// All pauses are counted, however many spans are kept.
     #[test]
-    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of pauses")]
     fn pauses_beyond_the_kept_spans_count() {
         let port = PausedPort {
             name: "h1".to_owned(),

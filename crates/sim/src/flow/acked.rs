@@ -117,7 +117,7 @@ mod tests {
 
     /// Numbers of 24 bits, around their overflow.
     #[test]
-    #[cfg_attr(miri, ignore = "statistics of hundreds of thousands of steps")]
+    #[cfg_attr(miri, ignore = "sixteen million numbers")]
     fn acknowledgments_have_the_lower_bits() {
         let path = FlowPath { max_bps: 1, base_rtt_ns: 1, hops: 0, frame_bytes: 64 };
         let settings = AckSettings {
