@@ -1,7 +1,8 @@
 //! A process under test: its output is read as it arrives, waits have a deadline, and the process
 //! does not outlive its parent.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -98,6 +99,18 @@ impl Process {
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill(Pid::from_raw(self.child.id() as i32), signal)
             .with_context(|| format!("cannot signal {}", self.name))
+    }
+
+    /// Stops the process (SIGSTOP), and waits until all its threads are stopped: until then they
+    /// run, however long ago the signal was sent.
+    pub fn suspend(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        let tasks = format!("/proc/{}/task", self.child.id());
+        eventually(&format!("all threads of {} are stopped", self.name), || {
+            let states = fs::read_dir(&tasks)?.map(|task| fs::read_to_string(task?.path().join("stat")));
+            let states = states.collect::<io::Result<Vec<_>>>()?;
+            Ok(states.iter().all(|stat| stat.contains(") T ")).then_some(()))
+        })
     }
 
     /// Waits for the exit and the remaining output, at most [`PATIENCE`] beyond `expected`.

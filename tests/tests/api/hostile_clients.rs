@@ -77,7 +77,7 @@ fn stalled(daemon: &Daemon, arguments: &[&str], awaited: &str) -> Result<Process
     let mut command = Command::new(binary("sluice")?);
     let mut client = Process::start("client", command.args(arguments).arg("--socket").arg(daemon.socket()))?;
     client.wait_for(awaited, |line| line.contains(awaited).then_some(()))?;
-    client.signal(Signal::SIGSTOP)?;
+    client.suspend()?;
     Ok(client)
 }
 

@@ -118,7 +118,7 @@ fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() ->
             port(now, name).is_ok_and(|port| port.groups[3].xoff).then_some(())
         })?;
     }
-    series.switches[0].process().signal(Signal::SIGSTOP)?;
+    series.switches[0].process().suspend()?;
     sleep(STOP);
     series.switches[0].process().signal(Signal::SIGCONT)?;
     let stop_ns = STOP.as_nanos() as u64;
@@ -168,9 +168,12 @@ fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() ->
     let [first, second] = &series.switches;
     let again = run(&[first, second], vec![sending], vec![receiving], Duration::from_secs(2))?;
     let total = again.total(3);
-    ensure!(total.sent > 0 && total.sent - total.received <= again.lost_by_hosts(), "{total:?}");
-    let lost_again: Vec<u64> =
-        series.snapshots()?.iter().map(|now| testbed::lost_by_kernels(now, [])).collect();
+    let at_rest = series.snapshots()?;
+    let lost_again: Vec<u64> = at_rest.iter().map(|now| testbed::lost_by_kernels(now, [])).collect();
+    ensure!(
+        total.sent > 0 && total.sent - total.received <= again.lost_by_hosts(),
+        "{total:?}, lost by rings {lost_again:?}, after {lost:?}: {at_rest:#?}"
+    );
     ensure!(lost_again == lost, "{lost_again:?} after {lost:?}");
     Ok(())
 }

@@ -75,16 +75,10 @@ fn a_process_that_was_stopped_while_its_loop_slept_knows_it() -> Result<()> {
     let mut daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("host", "1G")))?;
     host.namespace.ip("neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev eth0")?;
     let socket = host.namespace.enter(|| UdpSocket::bind((host.ipv4(), 0)))??;
-    let tasks = format!("/proc/{}/task", daemon.process().pid());
     let received = |now: &Snapshot| port(now, "host").map(|port| frames(port.received)).unwrap_or_default();
     let before = received(&daemon.snapshot()?);
 
-    daemon.process().signal(Signal::SIGSTOP)?;
-    eventually("all threads are stopped", || {
-        let states = fs::read_dir(&tasks)?.map(|task| fs::read_to_string(task?.path().join("stat")));
-        let states = states.collect::<std::io::Result<Vec<_>>>()?;
-        Ok(states.iter().all(|stat| stat.contains(") T ")).then_some(()))
-    })?;
+    daemon.process().suspend()?;
     socket.send_to(&[0; 100], "10.0.0.99:4000")?;
     std::thread::sleep(STOP);
     daemon.process().signal(Signal::SIGCONT)?;

@@ -89,7 +89,7 @@ fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> R
     ensure!(unacknowledged.len() > 1000, "{} bytes", unacknowledged.len());
     let folder = bed.dir().join("recordings");
     std::fs::create_dir(&folder)?;
-    daemon.process().signal(Signal::SIGSTOP)?;
+    daemon.process().suspend()?;
     let mut command = Command::new(binary("sluice")?);
     command.args(["record", "--last"]).arg(folder.join("a.rec")).arg("--socket").arg(daemon.socket());
     let mut client = Process::start("client", &mut command)?;
