@@ -3,6 +3,8 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 const SECOND: Nanos = 1_000_000_000;
+/// The most steps of a random sequence. Miri interprets each of them for milliseconds.
+const STEPS: usize = if cfg!(miri) { 100 } else { 2000 };
 
 fn mac(n: u32) -> FdbKey {
     let [a, b, c, d] = n.to_be_bytes();
@@ -227,7 +229,7 @@ proptest! {
     /// Random learning, aging and ports going down against a plain map.
     #[test]
     fn agrees_with_a_map(
-        steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..2000),
+        steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..STEPS),
         key in any::<u64>(),
     ) {
         let mut bridge = Fdb::new(&BridgeSettings { max_entries: 512, key, ..BridgeSettings::default() });
@@ -256,7 +258,7 @@ proptest! {
     /// accepted.
     #[test]
     fn counts_are_those_of_the_slots(
-        steps in proptest::collection::vec((0_u32..300, 0_usize..8, 0_u8..40), 1..1000),
+        steps in proptest::collection::vec((0_u32..300, 0_usize..8, 0_u8..40), 1..STEPS / 2),
         max_entries in 40_usize..100,
         max_entries_per_port in 4_usize..40,
     ) {
@@ -292,7 +294,7 @@ proptest! {
     /// Nothing ages.
     #[test]
     fn agrees_with_a_map_under_a_limit_a_port(
-        steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..40), 1..2000),
+        steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..40), 1..STEPS),
         max_entries_per_port in 1_usize..40,
     ) {
         let settings =
