@@ -307,11 +307,12 @@ fn lldp_that_the_daemon_consumes_is_captured() {
     assert_eq!(frames[0].1, bytes);
 }
 
-/// A frame of 110 bytes takes 128 with its header, and a buffer has room for 512 of them.
+/// A frame of 110 bytes takes 128 with its header, and a buffer has room for 512 of them. After 448
+/// frames of 128 bytes, another one would fit without its header.
 #[test]
 fn a_buffer_is_filled_to_its_last_byte_and_never_beyond() {
     let mut lab = Lab::new();
-    for (snap_bytes, full_bytes) in [(110, 1 << 16), (111, 508 * 129)] {
+    for (snap_bytes, full_bytes) in [(110, 1 << 16), (111, 508 * 129), (128, 448 * 146)] {
         let ring = start(&mut lab, CaptureFilter { snap_bytes, ..everything() });
         for _ in 0..20 {
             for _ in 0..40 {

@@ -381,3 +381,77 @@ fn a_loop_that_ends_still_executes_commands() {
     assert_eq!(snapshot.ports[0].drops[DropReason::PortDown as usize].frames, 5);
     conserved(&snapshot);
 }
+
+/// The end waits while something moves or is held, and not for the second that it may take. One
+/// iteration executes the command, one finds the queues empty, and one finds them flushed. XOFF
+/// for no-drop priorities takes three more: it is sent, it leaves, and it completes.
+#[test]
+fn a_loop_without_frames_ends_after_three_iterations() {
+    for (settings, iterations) in [(settings().without_pfc(), 3), (settings(), 6)] {
+        let mut lab = Lab::new();
+        lab.apply(settings);
+        let before = lab.snapshot().loop_turns;
+        assert_eq!(lab.stop().loop_turns - before, iterations);
+    }
+}
+
+/// Commands that wait for an I/O loop are tried again in each iteration, so their number is
+/// limited.
+#[test]
+fn no_command_is_taken_from_the_mailbox_while_256_wait() {
+    let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
+    let mut loops = Loops::new(&settings(), &macs, 8192, &[1, 0, 0]);
+    loops.rounds(5);
+    let send = |loops: &mut Loops, command| {
+        loops.handle.send(command).expect("room for a command");
+        loops.turn(0); // the I/O loop stalls
+    };
+    send(&mut loops, LoopCommand::PortDown(0));
+    (0..255).for_each(|_| send(&mut loops, LoopCommand::PortClosed(0)));
+    send(&mut loops, LoopCommand::ClearWatermarks);
+    assert!(matches!(loops.next_reply(), Some(Reply::Done)), "255 wait");
+    send(&mut loops, LoopCommand::PortClosed(0));
+    send(&mut loops, LoopCommand::ClearWatermarks);
+    assert!(loops.next_reply().is_none(), "256 wait");
+    loops.rounds(2);
+    assert!(matches!(loops.next_reply(), Some(Reply::Done)), "none waits any more");
+}
+
+/// The rings of a port are closed once it was detached. The switch has no more than three ports.
+#[test]
+fn a_port_that_is_not_detached_stays_open_when_its_rings_are_said_to_be_closed() {
+    let mut lab = Lab::new();
+    lab.wires[1].close_externally();
+    for port in [1, PORTS] {
+        lab.handle.send(LoopCommand::PortClosed(port)).unwrap();
+    }
+    lab.turns(1);
+    lab.wires[0].inject(frame(mac(1), mac(0), 0));
+    lab.turns(2);
+    assert_eq!(lab.seen(1), [Err(64)]);
+    let snapshot = lab.snapshot();
+    assert!(snapshot.ports[1].up);
+    conserved(&snapshot);
+}
+
+/// There are opened rings each time.
+#[test]
+fn only_a_closed_port_that_has_settings_is_opened() {
+    let mut lab = Lab::new();
+    let is_opened = |lab: &mut Lab| {
+        lab.wires[1].open_again();
+        match lab.send_command(LoopCommand::PortUp { port: 1, mac: mac(201), complete_checksums: false }) {
+            Reply::PortUp(1, is_up) => is_up,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!is_opened(&mut lab), "it is open");
+    let mut without = settings();
+    without.ports[1] = PortSettings::vacant();
+    lab.apply(without);
+    lab.handle.send(LoopCommand::PortClosed(1)).unwrap();
+    lab.turns(1);
+    assert!(!is_opened(&mut lab), "it has been removed");
+    lab.apply(settings());
+    assert!(is_opened(&mut lab));
+}

@@ -255,12 +255,19 @@ fn every_frame_of_a_remote_port_is_accounted_for() {
 }
 
 /// The switching core takes no completions: the channel is full of them.
-fn with_completions_kept_back() -> Ends {
+fn with_completed_frames_kept_back() -> Ends {
     let mut ends = Ends::new(1, ENOUGH);
     for _ in 0..20 {
         ends.transmit(1);
         ends.turn();
     }
+    (0..2).for_each(|_| _ = ends.turn());
+    ends
+}
+
+/// The same, with frames that the kernel lost.
+fn with_completions_kept_back() -> Ends {
+    let mut ends = with_completed_frames_kept_back();
     ends.wires[0].lose(3);
     ends.transmit(3);
     (0..3).for_each(|_| _ = ends.turn());
@@ -410,6 +417,9 @@ fn an_io_loop_that_iterates_is_not_stalled() {
     ends.now = ends.now + STALL_NS;
     ends.look();
     assert!(ends.ports[0].is_stalled());
+    ends.turn();
+    ends.look();
+    assert!(!ends.ports[0].is_stalled(), "it iterates, though it takes no batch");
 }
 
 /// The switching core sees late that the I/O loop has taken a batch.
@@ -498,7 +508,7 @@ fn an_io_loop_polls_before_it_sleeps() {
 #[test]
 fn an_io_loop_does_not_sleep_while_it_has_something_left_to_do() {
     type Case = (&'static str, fn() -> Ends, bool);
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         ("nothing", || Ends::new(1, ENOUGH), true),
         (
             "frames that find no room in the TX ring",
@@ -520,7 +530,8 @@ fn an_io_loop_does_not_sleep_while_it_has_something_left_to_do() {
             },
             false,
         ),
-        ("completions that find no room", with_completions_kept_back, false),
+        ("completed frames that find no room", with_completed_frames_kept_back, false),
+        ("lost frames that find no room", with_completions_kept_back, false),
         (
             "a closed port whose frames have yet to go back",
             || {

@@ -491,6 +491,62 @@ fn peer_timing_is_learned_per_port() {
     assert!(slow.iter().all(|ns| ns.abs_diff(REFRESH_NS) <= 1_000), "{slow:?}");
 }
 
+/// Returns whether the next iteration moves anything.
+fn moves(lab: &mut Lab) -> bool {
+    lab.now = lab.now + 1000;
+    lab.core.iterate(lab.now)
+}
+
+/// A loop may sleep after an iteration that moved nothing. What moves must not be hidden by
+/// something else that moves in the same iteration.
+#[test]
+fn an_iteration_that_moves_anything_says_so() {
+    type Before = fn(&mut Lab);
+    let cases: [(&str, Before); 9] = [
+        ("a frame that is filtered", |lab| lab.wires[0].inject(frame(mac(0), mac(0), 0))),
+        ("such frames on two ports", |lab| {
+            (0..2).for_each(|port| lab.wires[port].inject(frame(mac(port), mac(port), 0)));
+        }),
+        ("a frame that is forwarded", |lab| lab.wires[0].inject(frame(mac(1), mac(0), 0))),
+        ("a frame that leaves later", |lab| {
+            lab.wires[1].set_transmit_room(1); // reserved for PFC
+            lab.wires[0].inject(frame(mac(1), mac(0), 0));
+            lab.turns(1);
+            lab.wires[1].set_transmit_room(2048);
+        }),
+        ("a completion", |lab| {
+            lab.wires[0].inject(frame(mac(1), mac(0), 0));
+            lab.turns(2);
+        }),
+        ("completions on two ports", |lab| {
+            lab.wires[0].inject(frame(mac(77), mac(0), 0));
+            lab.turns(2);
+        }),
+        ("a completion and a frame on one port", |lab| {
+            lab.wires[0].inject(frame(mac(1), mac(0), 0));
+            lab.turns(2);
+            lab.wires[1].inject(frame(mac(1), mac(1), 0));
+        }),
+        ("a frame and the XOFF that it causes", |lab| {
+            lab.hold(1, true);
+            (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+        }),
+        ("a refresh of XOFF", |lab| {
+            lab.hold(1, true);
+            (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+            lab.turns(3);
+            assert!(!moves(lab));
+            lab.now = lab.now + REFRESH_NS;
+        }),
+    ];
+    for (name, before) in cases {
+        let mut lab = Lab::new();
+        assert!(!moves(&mut lab), "nothing has happened");
+        before(&mut lab);
+        assert!(moves(&mut lab), "{name}");
+    }
+}
+
 /// A sleeper that reads the heartbeat at the first sleep, and ends the loop after it.
 struct HeartbeatReader {
     heartbeat: Arc<Heartbeat>,
@@ -547,4 +603,28 @@ fn a_sleeping_loop_leaves_its_next_refresh_to_the_guard() {
     // The XOFF was sent in the iteration before the one that saw it.
     let (refresh_at, seen_at) = refresh_at(true);
     assert_eq!(refresh_at.since(seen_at), REFRESH_NS - 1000);
+}
+
+/// No descriptor says that the kernel is done with a frame.
+#[test]
+fn a_loop_does_not_sleep_while_the_kernel_has_frames_of_it() {
+    let sleeps = |has_frames: bool| {
+        let mut lab = Lab::new();
+        lab.wires[1].hold_completions(has_frames);
+        lab.wires[0].inject(frame(mac(1), mac(0), 0));
+        lab.turns(3);
+        let mut sleeper =
+            HeartbeatReader { heartbeat: Arc::clone(&lab.heartbeat), first: None, has_slept: Arc::default() };
+        let (began, ticks, handle) = (lab.now, Cell::new(0), RefCell::new(&mut lab.handle));
+        let clock = || {
+            ticks.set(ticks.get() + 1);
+            if ticks.get() == 10 {
+                handle.borrow_mut().send(LoopCommand::Stop(Box::default())).expect("room for a command");
+            }
+            began + ticks.get() * 10_000_000
+        };
+        lab.core.run(clock, &mut sleeper).expect("it can sleep");
+        sleeper.first.is_some()
+    };
+    assert_eq!([false, true].map(sleeps), [true, false]);
 }

@@ -13,7 +13,7 @@ use dataplane::flight_recorder::error::Error;
 use dataplane::flight_recorder::offered::{OfferedFrame, ReceivedPause};
 use dataplane::flight_recorder::recorder::{HEADER_BYTES, VERSION, title};
 use dataplane::flight_recorder::replay::{Replay, difference};
-use dataplane::{Handle, LoopCommand, Port, Reply, Sleeper};
+use dataplane::{ChunkKind, Handle, LoopCommand, Port, Reply, Sleeper};
 use lab::{
     Lab, PORTS, Step, apply, bytes, ends_as_replayed, frame, incast, mac, replay, settings, step, watchdog,
 };
@@ -387,18 +387,15 @@ fn a_long_backlog_of_a_port_is_replayed() {
     assert!(last.ports[0].groups[3].xoff_episodes >= 2, "{:?}", last.ports[0].groups[3]);
 }
 
-/// Sends a command when the loop sleeps for the first time.
-struct AtFirstSleep<'a> {
-    handle: &'a RefCell<Handle>,
-    command: Option<LoopCommand>,
-}
+/// Does something when the loop sleeps for the first time.
+struct AtFirstSleep<F>(Option<F>);
 
-impl Sleeper for AtFirstSleep<'_> {
+impl<F: FnOnce()> Sleeper for AtFirstSleep<F> {
     fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}
 
     fn wait(&mut self, _timeout_ns: Nanos) -> io::Result<bool> {
-        if let Some(command) = self.command.take() {
-            self.handle.borrow_mut().send(command).expect("room for a command");
+        if let Some(act) = self.0.take() {
+            act();
         }
         Ok(false)
     }
@@ -416,14 +413,17 @@ fn a_loop_that_sleeps_and_stops_is_replayed() {
     lab.turns(5, 20_000);
     let Lab { core, handle, now, chunk_pool, segments, .. } = &mut lab;
     let (clock, handle) = (Cell::new(now.0), RefCell::new(std::mem::replace(handle, unused_handle())));
-    let command = Some(LoopCommand::Stop(Box::default()));
-    let mut sleeper = AtFirstSleep { handle: &handle, command };
+    let mut slept_at = None;
+    let mut sleeper = AtFirstSleep(Some(|| {
+        slept_at = Some(clock.get());
+        handle.borrow_mut().send(LoopCommand::Stop(Box::default())).expect("room for a command");
+    }));
     let read_clock = || {
         clock.set(clock.get() + 50_000);
         Instant(clock.get())
     };
     core.run(read_clock, &mut sleeper).expect("it can sleep");
-    assert!(sleeper.command.is_none(), "it slept");
+    let slept_at: u64 = slept_at.expect("it slept");
     let replies = std::iter::from_fn(|| handle.borrow_mut().receive());
     let stopped =
         replies.filter_map(|reply| if let Reply::Stopped(last) = reply { Some(last) } else { None }).next();
@@ -431,9 +431,30 @@ fn a_loop_that_sleeps_and_stops_is_replayed() {
     while let Some(chunk) = chunk_pool.pop_full() {
         segments.push(&chunk);
     }
-    let (_, replayed, _) = replay(&bytes(segments)).expect("no difference");
+    let recording = bytes(segments);
+    let (_, replayed, _) = replay(&recording).expect("no difference");
     assert_eq!(difference(&last, &replayed), None);
     assert_eq!(last.ports[2].drops[DropReason::PortDown as usize].frames, 5, "they were flushed");
+    let query = [&[DEADLINE][..], &slept_at.to_le_bytes()].concat();
+    assert!(recording.windows(query.len()).any(|window| window == query), "the query for the next timer");
+}
+
+/// The iterations of a loop copy the state of its switch, and nothing else would wake it for that.
+#[test]
+fn a_loop_does_not_sleep_while_its_state_is_copied() {
+    let Lab { mut core, handle, now, chunk_pool, .. } = Lab::with_lines(64, [false; PORTS], 1);
+    assert!(chunk_pool.pop_full().is_none(), "the copy has begun");
+    let (clock, handle, mut chunks) = (Cell::new(now.0), RefCell::new(handle), Vec::new());
+    let mut sleeper = AtFirstSleep(Some(|| {
+        chunks.extend(std::iter::from_fn(|| chunk_pool.pop_full()).map(|chunk| chunk.kind));
+        handle.borrow_mut().send(LoopCommand::Stop(Box::default())).expect("room for a command");
+    }));
+    let read_clock = || {
+        clock.set(clock.get() + 50_000);
+        Instant(clock.get())
+    };
+    core.run(read_clock, &mut sleeper).expect("it can sleep");
+    assert_eq!(chunks, [ChunkKind::LastState], "when it goes to sleep");
 }
 
 fn unused_handle() -> Handle {
@@ -597,6 +618,7 @@ fn a_difference_is_named_with_its_path_and_both_values() {
 const STATE_CHUNK: u8 = 1;
 const ENTRIES_CHUNK: u8 = 2;
 const ITERATION: u8 = 2;
+const DEADLINE: u8 = 12;
 const EVENT: u8 = 21;
 const STRAY: u8 = 22;
 
