@@ -69,6 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "a file of a mebibyte, twice")]
     fn the_size_is_in_mib() {
         for (bytes, text) in [
             (Some(MAX_FILE_BYTES + 1), "x:1:1: the file has 1.1 MiB; 1 MiB is the most"),

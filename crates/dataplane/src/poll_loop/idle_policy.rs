@@ -335,6 +335,7 @@ mod tests {
     /// Contention after each return to long polling doubles the wait. Without contention for as
     /// long, the wait starts from its minimum again.
     #[test]
+    #[cfg_attr(miri, ignore = "a million iterations")]
     fn a_loop_that_is_delayed_again_and_again_tries_less_often() {
         let mut now = Instant(0);
         let mut idle = IdlePolicy::new(now);
