@@ -264,6 +264,7 @@ mod tests {
     /// Frame 0 arrives when the frame that is [`MAX_WAITING`] behind it is sent, or later. Whether
     /// the sender is here, or its times come after the window, the same is measured.
     #[test]
+    #[cfg_attr(miri, ignore = "hundreds of thousands of frames")]
     fn a_frame_that_is_far_behind_is_lost_in_parts_too() {
         for (late, measured) in [(0, 2), (1, 1)] {
             let sent = |number: u64| number * 10;
