@@ -386,7 +386,7 @@ fn a_loop_that_ends_still_executes_commands() {
 /// iteration executes the command, one finds the queues empty, and one finds them flushed. XOFF
 /// for no-drop priorities takes three more: it is sent, it leaves, and it completes.
 #[test]
-fn a_loop_without_frames_ends_after_three_iterations() {
+fn a_loop_without_frames_ends_at_once() {
     for (settings, iterations) in [(settings().without_pfc(), 3), (settings(), 6)] {
         let mut lab = Lab::new();
         lab.apply(settings);
@@ -417,9 +417,10 @@ fn no_command_is_taken_from_the_mailbox_while_256_wait() {
     assert!(matches!(loops.next_reply(), Some(Reply::Done)), "none waits any more");
 }
 
-/// The rings of a port are closed once it was detached. The switch has no more than three ports.
+/// Only the rings of a port that was detached are closed. The switch has three ports, so the second
+/// number is none of a port.
 #[test]
-fn a_port_that_is_not_detached_stays_open_when_its_rings_are_said_to_be_closed() {
+fn a_port_that_is_not_detached_stays_open_when_its_rings_are_reported_closed() {
     let mut lab = Lab::new();
     lab.wires[1].close_externally();
     for port in [1, PORTS] {
@@ -434,7 +435,7 @@ fn a_port_that_is_not_detached_stays_open_when_its_rings_are_said_to_be_closed()
     conserved(&snapshot);
 }
 
-/// There are opened rings each time.
+/// Opened rings are ready each time, so only the state of the port decides.
 #[test]
 fn only_a_closed_port_that_has_settings_is_opened() {
     let mut lab = Lab::new();

@@ -254,10 +254,10 @@ fn every_frame_of_a_remote_port_is_accounted_for() {
     assert_eq!(arrivals.len(), 2, "no more than asked for, in all");
 }
 
-/// The switching core takes no completions: the channel is full of them.
-fn with_completed_frames_kept_back() -> Ends {
+/// The switching core takes no completions. The channel has room for 16 batches of them.
+fn with_completed_frames(frames: usize) -> Ends {
     let mut ends = Ends::new(1, ENOUGH);
-    for _ in 0..20 {
+    for _ in 0..frames {
         ends.transmit(1);
         ends.turn();
     }
@@ -265,9 +265,9 @@ fn with_completed_frames_kept_back() -> Ends {
     ends
 }
 
-/// The same, with frames that the kernel lost.
-fn with_completions_kept_back() -> Ends {
-    let mut ends = with_completed_frames_kept_back();
+/// The same, and then the kernel loses three frames.
+fn with_completed_and_lost_frames(completed: usize) -> Ends {
+    let mut ends = with_completed_frames(completed);
     ends.wires[0].lose(3);
     ends.transmit(3);
     (0..3).for_each(|_| _ = ends.turn());
@@ -276,7 +276,7 @@ fn with_completions_kept_back() -> Ends {
 
 #[test]
 fn completions_that_find_no_room_are_accounted_for() {
-    let mut ends = with_completions_kept_back();
+    let mut ends = with_completed_and_lost_frames(20);
     ends.account(0);
     let mut completed = Vec::new();
     for _ in 0..2 {
@@ -508,7 +508,7 @@ fn an_io_loop_polls_before_it_sleeps() {
 #[test]
 fn an_io_loop_does_not_sleep_while_it_has_something_left_to_do() {
     type Case = (&'static str, fn() -> Ends, bool);
-    let cases: [Case; 6] = [
+    let cases: [Case; 7] = [
         ("nothing", || Ends::new(1, ENOUGH), true),
         (
             "frames that find no room in the TX ring",
@@ -530,8 +530,9 @@ fn an_io_loop_does_not_sleep_while_it_has_something_left_to_do() {
             },
             false,
         ),
-        ("completed frames that find no room", with_completed_frames_kept_back, false),
-        ("lost frames that find no room", with_completions_kept_back, false),
+        ("completed frames that fill the channel", || with_completed_frames(16), true),
+        ("completed frames that find no room", || with_completed_frames(17), false),
+        ("lost frames that find no room", || with_completed_and_lost_frames(16), false),
         (
             "a closed port whose frames have yet to go back",
             || {

@@ -500,7 +500,7 @@ fn moves(lab: &mut Lab) -> bool {
 /// A loop may sleep after an iteration that moved nothing. What moves must not be hidden by
 /// something else that moves in the same iteration.
 #[test]
-fn an_iteration_that_moves_anything_says_so() {
+fn an_iteration_that_moves_anything_returns_true() {
     type Before = fn(&mut Lab);
     let cases: [(&str, Before); 9] = [
         ("a frame that is filtered", |lab| lab.wires[0].inject(frame(mac(0), mac(0), 0))),
@@ -605,7 +605,7 @@ fn a_sleeping_loop_leaves_its_next_refresh_to_the_guard() {
     assert_eq!(refresh_at.since(seen_at), REFRESH_NS - 1000);
 }
 
-/// No descriptor says that the kernel is done with a frame.
+/// A completion raises no descriptor, so nothing would wake the loop for it.
 #[test]
 fn a_loop_does_not_sleep_while_the_kernel_has_frames_of_it() {
     let sleeps = |has_frames: bool| {

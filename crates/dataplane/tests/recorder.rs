@@ -443,7 +443,7 @@ fn a_loop_that_sleeps_and_stops_is_replayed() {
 #[test]
 fn a_loop_does_not_sleep_while_its_state_is_copied() {
     let Lab { mut core, handle, now, chunk_pool, .. } = Lab::with_lines(64, [false; PORTS], 1);
-    assert!(chunk_pool.pop_full().is_none(), "the copy has begun");
+    assert!(chunk_pool.pop_full().is_none(), "the copy is complete before the loop runs");
     let (clock, handle, mut chunks) = (Cell::new(now.0), RefCell::new(handle), Vec::new());
     let mut sleeper = AtFirstSleep(Some(|| {
         chunks.extend(std::iter::from_fn(|| chunk_pool.pop_full()).map(|chunk| chunk.kind));

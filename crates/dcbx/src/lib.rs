@@ -17,6 +17,8 @@
 //! docs/dcbx.md has the rules.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 pub mod agent;
 pub mod counters;

@@ -9,6 +9,8 @@
 //! to the daemon instead.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel/af-xdp.md.
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 mod error;
 mod interface;

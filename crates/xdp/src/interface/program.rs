@@ -68,6 +68,7 @@ impl Attached {
 /// Attaches the program to interface `index`, which has this number of RX queues. It then passes
 /// the frames of RX queue i to `sockets[i]`, including multi-buffer frames if the sockets support
 /// these, and drops those of queues without a socket.
+#[expect(clippy::expect_used, reason = "the list of ways is not empty")]
 pub(crate) fn attach(
     interface: &str,
     index: i32,
@@ -137,6 +138,7 @@ fn fatal_in_every_mode(interface: &str, refused: &AttachError) -> Option<Error> 
     }
 }
 
+#[expect(clippy::expect_used, reason = "our own BPF object")]
 fn try_attach(
     (name, mode): (&str, XdpMode),
     index: i32,

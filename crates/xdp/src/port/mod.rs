@@ -326,6 +326,7 @@ impl Port for XdpPort {
         self.sender().filter(|_| self.up).map_or(0, Sender::room)
     }
 
+    #[expect(clippy::expect_used, reason = "a closed port has no room to transmit")]
     fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         if frames.is_empty() {
             return;

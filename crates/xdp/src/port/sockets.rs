@@ -56,6 +56,7 @@ pub(crate) struct PortContext {
 
 impl PortContext {
     /// Opens `queues` sockets, in the best available mode. They hold no chunks yet.
+    #[expect(clippy::expect_used, reason = "copy mode is always one of the modes")]
     pub(crate) fn open(&self, link: &Link, queues: u32) -> Result<PortSockets, Error> {
         let segments = zero_copy_segments(link.index).unwrap_or(0); // error: no such query
         let frames = &self.frames;
@@ -76,6 +77,7 @@ impl PortContext {
     }
 
     /// Opens the sockets in this mode, on the switch's memory or on a UMEM of their own.
+    #[expect(clippy::expect_used, reason = "an interface has a queue")]
     fn open_in(&self, mode: Mode, own_memory: bool, link: &Link, queues: u32) -> Result<PortSockets, Error> {
         let (frames, queues) = (&self.frames, queues as usize);
         let tx_ring = self.config.tx_ring as usize;

@@ -119,6 +119,7 @@ impl BounceBuffers {
 
     /// Copies a frame to transmit from the switch's memory into a free chunk and returns its
     /// descriptor. There are as many chunks as the TX ring has entries.
+    #[expect(clippy::expect_used, reason = "the sender has as many chunks as its ring has entries")]
     pub(crate) fn copy_out(&mut self, desc: &FrameDesc, frames: &UmemFrames) -> FrameDesc {
         let index = self.free.pop().expect("as many chunks as the TX ring has entries") as usize;
         self.switch_chunk[index] = frames.index_of(desc.addr()) as u32;

@@ -62,6 +62,7 @@ impl Chains {
     }
 
     /// Appends a chunk to the frame that starts with `head`.
+    #[expect(clippy::expect_used, reason = "a chain has its first chunk")]
     pub(crate) fn append(&self, head: u32, chunk: u32) {
         let last = self.of(head).last().expect("the first");
         self.next[last as usize].store(chunk, Relaxed);

@@ -71,6 +71,7 @@ pub(crate) fn register(
 }
 
 /// Registers on a thread of its own, which can change its network namespace.
+#[expect(clippy::expect_used, reason = "the thread does not panic, and the name is a constant")]
 fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> Result<Registered, Error> {
     let work = move || {
         let action = match unshare(CloneFlags::CLONE_NEWNET) {
@@ -133,6 +134,7 @@ pub(crate) fn os_error(error: &dyn std::error::Error) -> std::io::Error {
         .map_or_else(|| std::io::Error::other(error.to_string()), std::io::Error::from_raw_os_error)
 }
 
+#[expect(clippy::expect_used, reason = "constants, and one of two frame sizes")]
 fn umem_config(frame_bytes: usize) -> UmemConfig {
     let ring = |entries| QueueSize::new(entries).expect("a power of two");
     UmemConfig::builder()
@@ -146,6 +148,7 @@ fn umem_config(frame_bytes: usize) -> UmemConfig {
 
 /// Returns the settings of a socket whose program this crate loads. The flags of a UMEM's first
 /// socket apply to all that share it.
+#[expect(clippy::expect_used, reason = "constants")]
 pub(crate) fn socket_config(rx_ring: u32, tx_ring: u32, flags: BindFlags) -> SocketConfig {
     SocketConfig::builder()
         .rx_queue_size(QueueSize::new(rx_ring).expect("a power of two"))
