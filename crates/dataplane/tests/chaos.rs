@@ -30,6 +30,9 @@ use wire::random::Random;
 
 /// Seeds of a run of `cargo test`, and iterations of each.
 const SEEDS: u64 = 60;
+/// Seeds that have failed once. The first: an XON that waited for an I/O loop ended the guard's
+/// pause, and the switching core, which ran again right then, took the pause for lasting.
+const FAILED_SEEDS: [u64; 1] = [12_077_780_836_322_908_766];
 const STEPS: usize = 2_000;
 /// More than all frames that the loops keep for themselves.
 const FRAMES: usize = 16_384;
@@ -452,7 +455,7 @@ fn run_all(faults: Faults) {
     if let Ok(seed) = std::env::var("SLUICE_CHAOS_SEED") {
         return run(seed.parse().expect("a number"), faults);
     }
-    (0..SEEDS).for_each(|seed| run(seed, faults));
+    (0..SEEDS).chain(FAILED_SEEDS).for_each(|seed| run(seed, faults));
     let seconds =
         std::env::var("SLUICE_CHAOS_SECONDS").map_or(0, |seconds| seconds.parse().expect("a number"));
     let (start, mut random) = (Wallclock::now(), Random::new(u64::from(std::process::id()) << 32));
@@ -461,7 +464,7 @@ fn run_all(faults: Faults) {
         run(random.bits(), faults);
         seeds += 1;
     }
-    println!("{} runs of {STEPS} iterations", SEEDS + seeds);
+    println!("{} runs of {STEPS} iterations", SEEDS + FAILED_SEEDS.len() as u64 + seeds);
 }
 
 #[test]

@@ -198,6 +198,11 @@ impl PfcSender {
         }
         self.advertised_on_link = false;
         let paused = (0..PRIORITIES).filter(|&p| frames.xoff_frames[p] > 0).collect();
+        // A frame that was handed out earlier may leave after the guard's. An XON that waits for an
+        // I/O loop ends its pause, so XOFF that lasts is sent again after it.
+        if self.in_flight > 0 {
+            self.repeat_at = Instant::default();
+        }
         // The guard has refreshed what it paused, so the loop need not when it runs again. Other
         // settings, and XON, are still sent in time.
         let is_refreshed = self.advertised.without(paused).is_empty() && self.xon_repeat_pending.is_empty();

@@ -177,6 +177,26 @@ fn guard_pfc_counts_as_advertised() {
     );
 }
 
+/// XON waits for an I/O loop while the guard pauses the peer, and leaves after the guard's XOFF.
+#[test]
+fn xoff_follows_what_may_have_ended_the_pause_of_a_guard() {
+    let mut sender = PfcSender::new(timing(1_000_000));
+    sender.set(3, true);
+    sender.send(Instant(0));
+    sender.sent(Instant(1));
+    sender.set(3, false);
+    assert_eq!(pfc(sender.send(Instant(100))).quanta[3], 0);
+    let of_guard = PfcCount { frames: 1, xoff_frames: [0, 0, 0, 1, 0, 0, 0, 0], ..PfcCount::default() };
+    sender.record_guard_pfc(&of_guard, Instant(500));
+    sender.set(3, true);
+    assert!(!sender.is_due(Instant(1000)), "XON has yet to leave");
+    sender.sent(Instant(1100));
+    assert!(sender.is_due(Instant(1100)));
+    assert_eq!(pfc(sender.send(Instant(1100))).quanta[3], 300);
+    sender.sent(Instant(1200));
+    assert_eq!(sender.next_deadline(), Instant(1100 + 1_000_000), "and then with each refresh");
+}
+
 /// A guard has refreshed XOFF shortly before the loop ran again: the next refresh is due a whole
 /// interval after that, and nothing before. XON is repeated when it was due.
 #[test]
