@@ -83,7 +83,8 @@ enum SendReason {
     Change,
     /// XOFF lasts, and half of the pause time will have passed soon.
     Refresh,
-    /// XON once more, XOFF for a peer that goes on, or what was lost.
+    /// XON once more, XOFF for a peer that goes on or that may have had XON since the guard paused
+    /// it, or what was lost.
     Repeat,
 }
 

@@ -199,7 +199,8 @@ pub struct PfcReasons {
     pub change_frames: u64,
     /// XOFF lasted, and half of the pause time would have passed soon.
     pub refresh_frames: u64,
-    /// XON once more, XOFF for a peer that went on, or what the kernel had lost.
+    /// XON once more, XOFF for a peer that went on or that may have had XON since the guard paused
+    /// it, or what the kernel had lost.
     pub repeat_frames: u64,
     /// The guard sent XOFF while the loop was stalled.
     pub guard_frames: u64,
