@@ -14,13 +14,18 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 // Input never ends the loop: what cannot happen is an exception with its reason.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
+#![deny(clippy::indexing_slicing)]
 
 mod batch_ops;
 pub mod capture;
+#[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 pub mod flight_recorder;
+#[expect(clippy::indexing_slicing, reason = "by port and priority, which the switch numbers")]
 pub mod guard;
+#[expect(clippy::indexing_slicing, reason = "by port, of its own list")]
 mod io_core;
 pub mod mailbox;
+#[expect(clippy::indexing_slicing, reason = "by port, which the switch numbers")]
 pub mod poll_loop;
 pub mod port;
 pub mod punt_ring;

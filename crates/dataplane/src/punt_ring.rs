@@ -68,6 +68,7 @@ impl PuntedBytes {
     }
 
     /// Returns the frame, without FCS.
+    #[expect(clippy::indexing_slicing, reason = "the length of a frame that fitted")]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

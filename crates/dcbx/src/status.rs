@@ -238,6 +238,7 @@ pub fn priorities_text(mask: u8) -> String {
 
 impl fmt::Display for Ets {
     /// Writes the priorities and the share of each group: `0,1,2:50% 3:50% 6,7:strict`.
+    #[expect(clippy::indexing_slicing, reason = "groups 0 to 7 of a table of eight")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for group in (0..8).filter(|group| self.is_used(*group)) {

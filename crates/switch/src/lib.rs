@@ -4,17 +4,27 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 // Input never ends the loop: what cannot happen is an exception with its reason.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
+#![deny(clippy::indexing_slicing)]
 
+#[expect(clippy::indexing_slicing, reason = "by pool, of which a port names one that exists")]
 pub mod buffer;
+#[expect(clippy::indexing_slicing, reason = "by port, as every table of ports")]
 mod cow_table;
+#[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 pub mod egress;
 mod fifo_set;
+#[expect(clippy::indexing_slicing, reason = "by slot of a table, which its hash and its links keep inside")]
 pub mod forwarding;
 pub mod frame;
+#[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 mod ingress;
+#[expect(clippy::indexing_slicing, reason = "by kind, an enumeration")]
 pub mod monitor;
+#[expect(clippy::indexing_slicing, reason = "by priority, 0 to 7")]
 pub mod pfc;
+#[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 mod pipeline;
+#[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 pub mod settings;
 mod time;
 pub mod token_bucket;

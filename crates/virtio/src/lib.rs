@@ -8,11 +8,18 @@
 //! Source: Virtual I/O Device 1.2; QEMU's vhost-user protocol; docs/vhost-user.md.
 // Input never ends the loop: what cannot happen is an exception with its reason.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
+#![deny(clippy::indexing_slicing)]
 
+#[expect(clippy::indexing_slicing, reason = "by ring, a number that `index` has checked")]
 mod backend;
 mod error;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "by pair and ring, of its own lists; a test host, not the switch"
+)]
 pub mod front_end;
 pub mod memory;
+#[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
 mod port;
 pub mod ring;
 mod vhost_user;

@@ -120,6 +120,7 @@ fn find_transport(frame: &[u8], version: Version, at: usize) -> Option<Transport
 
 /// Finishes the checksum of this transport header if it is open.
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "each arm checks the length first")]
 fn complete_segment(frame: &mut [u8], transport: &Transport, is_covered: bool) -> bool {
     let Some(segment) = frame.get_mut(transport.start..transport.end) else { return false };
     match transport.protocol {
@@ -136,6 +137,7 @@ fn complete_segment(frame: &mut [u8], transport: &Transport, is_covered: bool) -
 
 /// Finishes the checksum at `field_at` of TCP or UDP if it is open.
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "its caller has checked that the header is whole")]
 fn complete_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bool {
     let Some(addresses) = transport.addresses else { return false };
     let pseudo = addresses.number(u16::from(transport.protocol)).number(segment.len() as u16).fold();
@@ -155,6 +157,7 @@ fn complete_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> 
 /// Finishes SCTP's CRC32c if it is open. It is written least significant byte first (RFC 9260,
 /// appendix A).
 #[cold]
+#[expect(clippy::indexing_slicing, reason = "the length is checked first")]
 fn complete_sctp(packet: &mut [u8]) -> bool {
     if packet.len() < SCTP_HEADER_BYTES || packet[8..12] != [0; 4] {
         return false;
@@ -167,6 +170,7 @@ fn complete_sctp(packet: &mut [u8]) -> bool {
 /// Finishes the checksum of a GRE header, over the header and its payload, if it has one that is
 /// open.
 #[cold]
+#[expect(clippy::indexing_slicing, reason = "a GRE header that says it has a checksum is read whole")]
 fn complete_gre(packet: &mut [u8]) -> bool {
     let is_open = Gre::read(packet).is_some_and(|gre| gre.has_checksum) && packet[4..6] == [0; 2];
     if is_open {

@@ -182,6 +182,7 @@ impl Fields {
 
     /// Reads a header from a buffer that has room for the longest.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "constant offsets in an array")]
     fn read_longest(header: &[u8; LONGEST_HEADER_BYTES]) -> Fields {
         let eight = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         let two = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -206,6 +207,7 @@ impl Fields {
 
 /// Returns a frame that is shorter than the longest header, padded with zeros.
 #[cold]
+#[expect(clippy::indexing_slicing, reason = "called for a frame that is shorter than the array")]
 fn pad(frame: &[u8]) -> [u8; LONGEST_HEADER_BYTES] {
     let mut padded = [0; LONGEST_HEADER_BYTES];
     padded[..frame.len()].copy_from_slice(frame);
@@ -239,6 +241,7 @@ pub fn set_outer_vid(frame: &mut [u8], vid: u16) {
 
 /// Inserts a tag after the addresses. The last [`TAG_BYTES`] bytes of `frame` are spare room for
 /// it. No effect on a frame that is too short.
+#[expect(clippy::indexing_slicing, reason = "the length is checked first")]
 pub fn push_tag(frame: &mut [u8], tag: Tag) {
     let Some(end) = frame.len().checked_sub(TAG_BYTES).filter(|&end| end >= TAG_AT) else { return };
     frame.copy_within(TAG_AT..end, TAG_AT + TAG_BYTES);
@@ -258,6 +261,7 @@ pub fn pop_tag(frame: &mut [u8]) {
 ///
 /// # Panics
 /// If `buf` has less room than that.
+#[expect(clippy::indexing_slicing, reason = "a buffer of the caller, not input")]
 pub fn write_header(buf: &mut [u8], dst: MacAddr, src: MacAddr, tag: Option<Tag>, ethertype: u16) -> usize {
     buf[0..6].copy_from_slice(&dst.0);
     buf[6..12].copy_from_slice(&src.0);

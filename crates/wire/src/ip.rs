@@ -30,6 +30,7 @@ pub enum Ecn {
 impl Ecn {
     /// Returns the codepoint in the lower two bits of `field`.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "two bits, four codepoints")]
     pub fn of(field: u8) -> Self {
         [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(field & 3)]
     }

@@ -11,12 +11,18 @@
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel/af-xdp.md.
 // Input never ends the loop: what cannot happen is an exception with its reason.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
+#![deny(clippy::indexing_slicing)]
 
 mod error;
+#[expect(clippy::indexing_slicing, reason = "by what the kernel has put into a buffer of ours")]
 mod interface;
+#[expect(clippy::indexing_slicing, reason = "an address that the caller passes")]
 mod packet_socket;
+#[expect(clippy::indexing_slicing, reason = "by entry of a batch, as many as a ring has moved")]
 mod port;
+#[expect(clippy::indexing_slicing, reason = "by descriptor, of its own list")]
 mod thread;
+#[expect(clippy::indexing_slicing, reason = "by chunk, which has an owner only if it exists")]
 mod umem;
 
 /// Netlink route sockets, for all crates that request interfaces and qdiscs.

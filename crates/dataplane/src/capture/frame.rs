@@ -32,6 +32,7 @@ impl FrameVerdict {
     pub const ALL: [Self; 5] = [Self::Forwarded, Self::Marked, Self::Dropped, Self::Pause, Self::Consumed];
 
     /// Returns its name in the API.
+    #[expect(clippy::indexing_slicing, reason = "by kind, an enumeration")]
     pub fn name(self) -> &'static str {
         ["forwarded", "marked", "dropped", "pause", "consumed"][self as usize]
     }

@@ -30,6 +30,7 @@ pub fn to_table(ets: &Ets) -> EtsTable {
 
 /// Returns traffic classes as groups; `None` if a class that has priorities uses an algorithm that
 /// is unavailable here.
+#[expect(clippy::indexing_slicing, reason = "a table of eight, by a number of three bits")]
 pub fn from_table(table: &EtsTable) -> Option<Ets> {
     let mut ets = Ets::STRICT;
     for (group, class) in ets.group_of_priority.iter_mut().zip(table.class_of_priority) {
@@ -60,6 +61,7 @@ pub fn from_cee(groups: &cee::PriorityGroups) -> Ets {
 /// Returns the groups as CIN has them.
 pub fn to_cin(ets: &Ets) -> cin::PriorityGroups {
     let strict_class = ets.free_class().unwrap_or(7);
+    #[expect(clippy::indexing_slicing, reason = "tables of eight, in order")]
     let member = |at: usize| match ets.group_of_priority[at] {
         STRICT_GROUP => Member { group: strict_class, strict: Member::LINK_STRICT, percent_of_group: 0 },
         group => Member { group, strict: 0, percent_of_group: even_share(ets.members(group), at) },

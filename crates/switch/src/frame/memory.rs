@@ -194,12 +194,14 @@ impl FrameMemory for HeapMemory {
     }
 
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a frame of this memory, and no more bytes than it has")]
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
         let start = frame.index() * self.frame_bytes;
         &self.bytes[start..start + len.min(self.frame_bytes)]
     }
 
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a frame of this memory, and no more bytes than it has")]
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
         let start = frame.index() * self.frame_bytes;
         &mut self.bytes[start..start + len.min(self.frame_bytes)]

@@ -15,6 +15,7 @@ use crate::settings::{PRIORITIES, RewriteSettings};
 use wire::bitset::Set8;
 
 /// Adds the remarking of a frame that leaves to its edit.
+#[expect(clippy::indexing_slicing, reason = "by queue, 0 to 7")]
 pub fn remark(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderEdit) {
     if let Some(dot1p) = settings.dot1p {
         edit.pcp = PcpChange::set(dot1p[charge.queue()]);
@@ -27,6 +28,7 @@ pub fn remark(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderE
 /// Returns the queues whose frames leave with each priority; `None` without remarking.
 pub fn queues_by_priority(settings: &RewriteSettings) -> Option<[Set8; PRIORITIES]> {
     let map = settings.dot1p?;
+    #[expect(clippy::indexing_slicing, reason = "by queue, 0 to 7")]
     let queues = |priority| (0..PRIORITIES).filter(move |&q| usize::from(map[q] & 7) == priority);
     Some(std::array::from_fn(|priority| queues(priority).collect()))
 }

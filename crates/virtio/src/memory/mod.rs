@@ -107,6 +107,7 @@ impl GuestMemory {
             let offset = user_addr.wrapping_sub(region.spec.user_addr);
             (offset < region.spec.len_bytes).then_some((index, offset))
         })?;
+        #[expect(clippy::indexing_slicing, reason = "its index was just found")]
         let bytes = self.regions[index].mapping.bytes(offset, len as u64)?;
         // The front end's address is aligned, but its region may not be mapped as it is there.
         let start = bytes.start();

@@ -65,6 +65,7 @@ impl Chain {
     /// Reads the chain that begins with this descriptor of a table of `size`. Returns the number of
     /// its bytes.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the first of a constant number")]
     pub(crate) fn read(
         &mut self,
         table: &RingArea,
@@ -122,8 +123,8 @@ impl Chain {
         let descriptor = |index: u16| {
             let mut raw = [0; DESC_BYTES];
             let read = bytes.read(usize::from(index) * DESC_BYTES, &mut raw);
-            let [addr, rest] =
-                [0, 8].map(|at| u64::from_le_bytes(raw[at..at + 8].try_into().unwrap_or_default()));
+            let [addr, rest] = raw.as_chunks().0 else { return None };
+            let [addr, rest] = [addr, rest].map(|half| u64::from_le_bytes(*half));
             (read == DESC_BYTES).then(|| Descriptor::new(addr, rest))
         };
         let first = descriptor(0).ok_or(RingFault::NextOutOfRange)?;
@@ -169,18 +170,21 @@ impl Chain {
 
     /// Returns the first segment.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the first of a constant number")]
     pub(crate) fn first(&self) -> (u64, u32) {
         self.segments[0]
     }
 
     /// Returns its only segment; `None` if it has several.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the first of a constant number")]
     pub(crate) fn single(&self) -> Option<(u64, u32)> {
         (self.count == 1).then_some(self.segments[0])
     }
 
     /// Copies bytes of the chain from `skip` on, which has as many as `to`.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "no more is read than the rest takes")]
     pub(crate) fn copy_out(&self, memory: &GuestMemory, skip: usize, to: &mut [u8]) -> Result<(), RingFault> {
         let mut done = 0;
         self.each(memory, skip, |bytes, offset| {
@@ -192,6 +196,7 @@ impl Chain {
 
     /// Copies bytes to the chain from `skip` on, as many as fit. Returns how many.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "no more is written than the rest has")]
     pub(crate) fn copy_in(&self, memory: &GuestMemory, skip: usize, from: &[u8]) -> Result<usize, RingFault> {
         let mut done = 0;
         self.each(memory, skip, |bytes, offset| {
@@ -209,6 +214,7 @@ impl Chain {
         mut skip: usize,
         mut visit: impl FnMut(crate::memory::GuestBytes<'_>, usize) -> bool,
     ) -> Result<(), RingFault> {
+        #[expect(clippy::indexing_slicing, reason = "`read_all` counts no more than there are")]
         for &(addr, len) in &self.segments[..self.count] {
             if skip >= len as usize {
                 skip -= len as usize;

@@ -104,11 +104,13 @@ pub struct FaultCounts([u64; RingFault::ALL.len()]);
 
 impl FaultCounts {
     /// Counts a fault.
+    #[expect(clippy::indexing_slicing, reason = "by kind, an enumeration")]
     pub fn count(&mut self, fault: RingFault) {
         self.0[fault as usize] += 1;
     }
 
     /// Returns how often a fault occurred.
+    #[expect(clippy::indexing_slicing, reason = "by kind, an enumeration")]
     pub fn of(&self, fault: RingFault) -> u64 {
         self.0[fault as usize]
     }

@@ -256,6 +256,7 @@ impl Queue {
         if self.ahead.next == self.ahead.end {
             self.read_ahead(direction);
         }
+        #[expect(clippy::indexing_slicing, reason = "a remainder")]
         let Entry { head, first } = self.ahead.entries[self.ahead.next % AHEAD];
         if head >= self.size {
             return Err(RingFault::HeadOutOfRange);
@@ -269,6 +270,7 @@ impl Queue {
     /// Reads the entries of those last seen, and has the cache fetch what they need: all heads
     /// first, then the descriptors, whose buffers are fetched while further ones are read.
     #[inline(never)]
+    #[expect(clippy::indexing_slicing, reason = "no more than there are entries")]
     fn read_ahead(&mut self, direction: Direction) {
         let Self { ahead, descriptors, available, used, .. } = self;
         let (mask, next) = (self.size - 1, self.next_available.get());

@@ -112,6 +112,7 @@ impl PriorityGroups {
         let (header, bytes) = FeatureHeader::split::<24>(DcbxTlv::PriorityGroups, value)?;
         let [a, b, c, d, e, f, g, h, members @ ..] = bytes;
         let percent = [a, b, c, d, e, f, g, h];
+        #[expect(clippy::indexing_slicing, reason = "sixteen bytes, two for each of eight")]
         let member = |at: usize| Member {
             group: members[2 * at] >> 5,
             strict: members[2 * at] >> 3 & 3,

@@ -20,6 +20,7 @@ pub(super) fn decode_text(kind: u8, value: &[u8]) -> Result<String, LldpError> {
 }
 
 /// Returns the bytes of a text, as many whole characters as fit.
+#[expect(clippy::indexing_slicing, reason = "the end is at most the length")]
 pub(super) fn encode_text(text: &str) -> &[u8] {
     let mut end = text.len().min(MAX_TEXT_BYTES);
     while !text.is_char_boundary(end) {
@@ -104,6 +105,7 @@ impl ManagementAddress {
         })
     }
 
+    #[expect(clippy::indexing_slicing, reason = "both ends are at most the lengths")]
     pub(super) fn encode(&self) -> Vec<u8> {
         let (address, oid) =
             (&self.address[..self.address.len().min(31)], &self.oid[..self.oid.len().min(128)]);

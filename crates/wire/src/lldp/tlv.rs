@@ -79,6 +79,7 @@ impl<'a> Iterator for Tlvs<'a> {
 }
 
 /// Appends a TLV. What exceeds [`MAX_VALUE_BYTES`] is cut off.
+#[expect(clippy::indexing_slicing, reason = "the end is at most the length")]
 pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     let value = &value[..value.len().min(MAX_VALUE_BYTES)];
     out.extend((u16::from(kind & 0x7f) << 9 | value.len() as u16).to_be_bytes());
