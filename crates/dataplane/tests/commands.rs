@@ -230,6 +230,28 @@ fn frames_in_the_rings_of_a_removed_port_are_reported() {
     assert!(replies.any(|reply| matches!(reply, Reply::Fault(0, PortFault::LeftInRings(7)))));
 }
 
+/// Frames that the kernel dropped at a port that was removed stay in the totals, once: also when
+/// another port takes its slot, whose counters begin at zero.
+#[test]
+fn frames_that_the_kernel_dropped_at_a_removed_port_stay_counted() {
+    let mut lab = Lab::new();
+    let kernel_drops = |lab: &mut Lab| {
+        let now = lab.snapshot();
+        (now.removed_ports.kernel_dropped_frames, now.ports[0].kernel.rx_lost_frames())
+    };
+    lab.wires[0].drop_for_lack_of_chunks(7);
+    assert_eq!(kernel_drops(&mut lab), (0, 7));
+    for removed in [7, 7 + 5] {
+        let mut without = settings();
+        without.ports[0] = PortSettings::vacant();
+        lab.apply(without);
+        assert_eq!(kernel_drops(&mut lab).0, removed, "of the port that was removed");
+        lab.apply(settings());
+        lab.wires[0].drop_for_lack_of_chunks(5);
+        assert_eq!(kernel_drops(&mut lab), (removed, 5), "and of the next one");
+    }
+}
+
 #[test]
 fn a_stop_releases_held_ports_so_that_they_drain() {
     let mut lab = Lab::new();

@@ -419,6 +419,10 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
         true
     }
 
+    fn reset_counters(&mut self) -> KernelCounters {
+        std::mem::take(&mut self.shared().counters)
+    }
+
     fn kernel_counters(&self) -> KernelCounters {
         self.shared().counters
     }
