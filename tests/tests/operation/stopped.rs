@@ -1,4 +1,4 @@
-//! A whole daemon that is stopped under load (SIGSTOP) and goes on: what its rings could not hold
+//! A whole daemon that is stopped during incast (SIGSTOP) and goes on: what its rings could not hold
 //! is lost, counted and reported, nothing else; and neither it nor the switch behind it takes the
 //! pauses of that time for a storm. Source: docs/reliability.md, "Faults on veths".
 
@@ -24,11 +24,15 @@ const HEADROOM_CELLS: u32 = 49_152;
 /// Detects a storm after 100 ms.
 const WATCHDOG: &str = "\n[pfc.watchdog]\nprecision = \"high\"\npriority.3 = { interval = 10 }\n";
 
-/// A host, two switches in series and a slow receiver: the second switch pauses the first, which
-/// pauses the host.
+/// Hosts that send to one receiver, together twice what it takes.
+const SENDERS: [&str; 2] = ["sender-a", "sender-b"];
+/// Rate of each sender.
+const RATE: &str = "100M";
+
+/// Incast over two switches in series: the second switch pauses the first, which pauses the hosts.
 struct Series {
     switches: [Daemon; 2],
-    sender: Endpoint,
+    senders: Vec<Endpoint>,
     receiver: Endpoint,
     bed: Testbed,
 }
@@ -37,12 +41,13 @@ impl Series {
     fn new() -> Result<Self> {
         let bed = Testbed::new()?;
         let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
-        let sender = bed.sluice_host(&first_at, "sender")?;
+        let senders: Vec<_> =
+            SENDERS.iter().map(|name| bed.sluice_host(&first_at, name)).collect::<Result<_>>()?;
         let receiver = bed.sluice_host(&second_at, "receiver")?;
         bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
         let fast = |name: &str| port_config(name, "1G") + &group_config(name, HEADROOM_CELLS);
         let switch = switch_config("on").replace("headroom_cells = 32768", "headroom_cells = 98304");
-        let first = switch.clone() + &fast("sender") + &fast("uplink") + WATCHDOG;
+        let first = switch.clone() + &SENDERS.map(fast).concat() + &fast("uplink") + WATCHDOG;
         // Two poll loops on one core would stall each other.
         let core = std::thread::available_parallelism()?.get().min(2) - 1;
         let second = format!("[dataplane]\ncores = [{core}]\n\n")
@@ -51,26 +56,29 @@ impl Series {
             + &slow_port_config("receiver", 100)
             + WATCHDOG;
         let switches = [bed.daemon(&first_at, &first)?, bed.daemon(&second_at, &second)?];
-        Ok(Self { switches, sender, receiver, bed })
+        Ok(Self { switches, senders, receiver, bed })
     }
 
-    fn hosts(&self, lasts: Duration) -> Result<(Host, Host)> {
+    fn hosts(&self, lasts: Duration) -> Result<(Vec<Host>, Host)> {
         let duration = format!("{}s", lasts.as_secs());
         let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &duration];
-        let sending = self.bed.host(&self.sender, &[flow(&self.receiver.mac(), 3, "200M")], &arguments)?;
+        let to_receiver = [flow(&self.receiver.mac(), 3, RATE)];
+        let sending = self.senders.iter().map(|at| self.bed.host(at, &to_receiver, &arguments));
+        let sending = sending.collect::<Result<_>>()?;
         let receiving = self.bed.host(&self.receiver, &[], &["--speed", "100M", "--no-drop", "3"])?;
-        self.switches.iter().try_for_each(|daemon| daemon.until_announced(2))?;
+        self.switches.iter().try_for_each(|daemon| daemon.until_announced(SENDERS.len() as u64 + 1))?;
         Ok((sending, receiving))
     }
 
-    /// Stops the sender, and then the receiver, once the switches are at rest. Returns what became
+    /// Stops the senders, and then the receiver, once the switches are at rest. Returns what became
     /// of the frames; the snapshot is that of the first switch.
-    fn stop(&self, sending: Host, receiving: Host) -> Result<TrafficRun> {
-        let mut reports = Host::stop_all(vec![sending])?;
-        let sent = sent_by(&reports[0].1);
-        self.switches[0].until("it has got all that was sent", |now| {
-            (from_host(port(now, "sender").ok()?) >= sent).then_some(())
-        })?;
+    fn stop(&self, sending: Vec<Host>, receiving: Host) -> Result<TrafficRun> {
+        let mut reports = Host::stop_all(sending)?;
+        for (name, report) in &reports {
+            self.switches[0].until("it has got all that was sent", |now| {
+                (from_host(port(now, name).ok()?) >= sent_by(report)).then_some(())
+            })?;
+        }
         self.snapshots()?;
         reports.extend(Host::stop_all(vec![receiving])?);
         let snapshot = self.snapshots()?.swap_remove(0);
@@ -112,8 +120,8 @@ fn from_host(port: &Port) -> u64 {
 fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() -> Result<()> {
     let mut series = Series::new()?;
     let (mut sending, receiving) = series.hosts(UNTIL_STOPPED)?;
-    sending.start_sending()?;
-    for (number, name) in [(1, "downlink"), (0, "sender")] {
+    sending.iter_mut().try_for_each(Host::start_sending)?;
+    for (number, name) in [(1, "downlink"), (0, SENDERS[0]), (0, SENDERS[1])] {
         series.switches[number].until("its peer is paused", |now| {
             port(now, name).is_ok_and(|port| port.groups[3].xoff).then_some(())
         })?;
@@ -132,19 +140,21 @@ fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() ->
     let stopped_run = series.stop(sending, receiving)?;
 
     let after = series.snapshots()?;
-    // The sender, which was stopped first, is not there for the last pauses, so that only what it
-    // sent is compared.
+    // The senders, which were stopped first, are not there for the last pauses, so that only what
+    // they sent is compared.
     conservation(&after[0], &[])?;
     conservation(&after[1], &[("receiver", stopped_run.report("receiver")?)])?;
-    let sender = stopped_run.report("sender")?;
-    let (by_sender, at_switch) = (sent_by(sender), from_host(port(&after[0], "sender")?));
-    ensure!(by_sender == at_switch, "{by_sender} sent by the host, {at_switch} received or lost");
-    ensure!(sender.pfc_received <= pauses_sent(port(&after[0], "sender")?), "{sender:?}");
+    for name in SENDERS {
+        let (sender, port) = (stopped_run.report(name)?, port(&after[0], name)?);
+        let (by_sender, at_switch) = (sent_by(sender), from_host(port));
+        ensure!(by_sender == at_switch, "{name}: {by_sender} sent, {at_switch} received or lost");
+        ensure!(sender.pfc_received <= pauses_sent(port), "{sender:?}");
+    }
     let lost: Vec<u64> = after.iter().map(|now| testbed::lost_by_kernels(now, [])).collect();
-    let (sent, got) = (sender.sent[0].sent_frames, stopped_run.total(3).received);
+    let total = stopped_run.total(3);
     let no_room: Vec<u64> = after.iter().map(|now| drops(now, "ingress_no_drop")).collect();
     println!("frames for which there was no headroom: {no_room:?}");
-    println!("stopped for {STOP:?}: {sent} sent, {got} arrived, lost by rings {lost:?}");
+    println!("stopped for {STOP:?}: {total:?}, lost by rings {lost:?}");
     ensure!(lost[0] > 0 && lost[1] == 0, "only where it was stopped: {lost:?}");
     let (uplink, downlink) = (port(&after[0], "uplink")?, port(&after[1], "downlink")?);
     ensure!(
@@ -166,7 +176,7 @@ fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() ->
     // Nothing is left of it: the same traffic loses nothing.
     let (sending, receiving) = series.hosts(Duration::from_secs(2))?;
     let [first, second] = &series.switches;
-    let again = run(&[first, second], vec![sending], vec![receiving], Duration::from_secs(2))?;
+    let again = run(&[first, second], sending, vec![receiving], Duration::from_secs(2))?;
     let total = again.total(3);
     let at_rest = series.snapshots()?;
     let lost_again: Vec<u64> = at_rest.iter().map(|now| testbed::lost_by_kernels(now, [])).collect();
