@@ -209,6 +209,41 @@ fn clients_and_reloads_take_less_than_64_mib() -> Result<()> {
     daemon.stop().map(drop)
 }
 
+/// 16 MiB more memory, and no more: a reload is refused as a whole before it begins, with the
+/// reason, and works once there is memory again. What runs needs none.
+#[test]
+fn a_reload_for_which_memory_is_refused_changes_nothing() -> Result<()> {
+    let incast = Incast::new()?;
+    incast.bed.sluice_host(&incast.switch, "d")?;
+    let mut daemon = incast.daemon("\n[dataplane]\nspare_ports = 1\n")?;
+    let mut operator = BlockingClient::connect(daemon.socket())?;
+    operator.snapshot()?;
+    let pid = daemon.process().pid();
+    let limit_to = |bytes: &str| -> Result<()> {
+        let mut limit = Command::new("prlimit");
+        let limited = limit.args([&format!("--pid={pid}"), &format!("--as={bytes}:unlimited")]).status()?;
+        ensure!(limited.success(), "prlimit");
+        Ok(())
+    };
+    let text = fs::read_to_string(daemon.config())?;
+    let (refused, run) = incast.run_while(&daemon, || {
+        limit_to(&((memory_kib(pid, "VmSize")? << 10) + (16 << 20)).to_string())?;
+        fs::write(daemon.config(), text.clone() + &port_config("d", "1G"))?;
+        let refused = operator.execute(control::Command::Reload).expect_err("no memory").to_string();
+        let ports = operator.snapshot()?.ports.len();
+        ensure!(ports == 3, "nothing was changed: {ports} ports");
+        daemon.until("frames flow", |now| (frames(port(now, "c").ok()?.transmitted) > 1000).then_some(()))?;
+        limit_to("unlimited")?;
+        let added = sluice(&daemon, &["reload"])?;
+        ensure!(added == "port.d: added\n", "{added}");
+        Ok(refused)
+    })?;
+    println!("{refused}");
+    ensure!(refused.contains("a reload may need 48 MiB of memory"), "{refused}");
+    lossless(&run)?;
+    daemon.stop().map(drop)
+}
+
 /// Returns a line of a process's status, in KiB.
 fn memory_kib(pid: u32, name: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

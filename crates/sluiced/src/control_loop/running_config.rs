@@ -21,6 +21,10 @@ use crate::ports::link_monitor::Interface;
 use crate::ports::open_ports;
 use crate::ports::slots::{PortLink, PortSlots};
 
+/// Memory that must be free for a reload: some ten times what a port takes. More than the 32 MiB up
+/// to which glibc would keep what is given back (mallopt(3), `M_MMAP_THRESHOLD`).
+const RELOAD_BYTES: usize = 48 << 20;
+
 #[derive(Debug, Clone)]
 pub struct RunningConfig {
     file: PathBuf,
@@ -221,6 +225,14 @@ impl RunningConfig {
 
     fn read_again(&self) -> Result<(Config, String), CommandError> {
         let file = self.file.display();
+        if !has_memory(RELOAD_BYTES) {
+            let what = format!(
+                "nothing was changed: a reload may need {} MiB of memory, and this process gets no more; \
+                 raise its limit (`ulimit -v`, LimitAS=)",
+                RELOAD_BYTES >> 20
+            );
+            return Err(CommandError { reason: ErrorKind::Precondition, message: what });
+        }
         // Opening anything but a regular file could block.
         if self.file.metadata().is_ok_and(|found| !found.is_file()) {
             let what =
@@ -271,6 +283,15 @@ impl RunningConfig {
             }
         }
     }
+}
+
+/// True if the process gets this much memory more. It is given back at once: a reload that began
+/// without would end the process where an allocation fails.
+fn has_memory(bytes: usize) -> bool {
+    let mut memory = Vec::<u8>::new();
+    let is_there = memory.try_reserve_exact(bytes).is_ok();
+    std::hint::black_box(&memory); // or the compiler removes an allocation that nothing uses
+    is_there
 }
 
 #[cfg(test)]
