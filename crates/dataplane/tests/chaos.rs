@@ -21,8 +21,10 @@ use std::time::{Duration, Instant as Wallclock};
 use dataplane::{LoopCommand, Reply, Settings};
 use lab::io_loops::Loops;
 use lab::{PORTS, mac};
+use loopback_port::Wire;
+use switch::monitor::counters::PortSnapshot;
 use switch::settings::{SwitchSettings, Threshold};
-use switch::{Event, Nanos, Snapshot};
+use switch::{DropReason, Event, Nanos, Snapshot};
 use wire::bitset::Set8;
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::pause::{Control, Pfc, decode};
@@ -79,6 +81,9 @@ struct Chaos {
     held: Option<(usize, usize)>,
     losses: Vec<Event>,
     duplicates: u64,
+    /// Frames that hosts have sent, and data frames that have reached a host.
+    injected: u64,
+    arrived: u64,
 }
 
 fn settings() -> SwitchSettings {
@@ -124,6 +129,8 @@ impl Chaos {
             held: None,
             losses: Vec::new(),
             duplicates: 0,
+            injected: PORTS as u64,
+            arrived: 0,
         }
     }
 
@@ -187,11 +194,13 @@ impl Chaos {
                 self.missing.insert((host, to, priority, *number));
                 *number += 1;
                 self.loops.wires[host].inject(bytes);
+                self.injected += 1;
             }
         }
         if self.faults == Faults::All && self.once_in(20) {
             let garbage = self.garbage(host);
             self.loops.wires[host].inject(garbage);
+            self.injected += 1;
         }
     }
 
@@ -247,7 +256,10 @@ impl Chaos {
                 self.faulty[port] = 100;
             }
             6 => wire.lose(1 + self.random.index(3) as u32),
-            7 => wire.drop_for_lack_of_chunks(1),
+            7 => {
+                wire.drop_for_lack_of_chunks(1);
+                self.injected += 1; // a lossy one that no chunk was there for
+            }
             8 => wire.complete_twice(1),
             _ if self.down[port].is_none() => {
                 wire.go_down();
@@ -347,6 +359,7 @@ impl Chaos {
                 }
                 continue;
             }
+            self.arrived += 1;
             let Some((from, to, priority, number)) = read(&bytes) else { continue };
             if to != host {
                 continue; // a copy that was flooded
@@ -398,13 +411,31 @@ impl Chaos {
     fn check(&mut self) {
         let snapshot = self.loops.conserved();
         assert_eq!(self.duplicates, 0, "frames arrive once");
-        let closed: u64 = snapshot.ports.iter().map(|port| port.kernel.rx_closed_frames).sum();
+        let sum = |count: fn(&PortSnapshot) -> u64| -> u64 { snapshot.ports.iter().map(count).sum() };
+        let closed: Vec<_> = self.loops.wires.iter().flat_map(Wire::take_closed).collect();
+        let control = |port: &PortSnapshot| {
+            port.pfc_received.frames + port.pfc_malformed_frames + port.pause_received_frames
+        };
+        let received =
+            sum(|port| port.received.frames) + sum(|port| port.kernel.rx_lost_frames()) + sum(control);
+        assert_eq!(self.injected, received, "what hosts have sent");
+        // A frame that has left when its port is closed, but has not completed, counts as dropped.
+        let sent = sum(|port| port.transmitted.frames);
+        let uncompleted = self.arrived.checked_sub(sent).expect("what is transmitted reaches a host");
+        assert!(uncompleted <= sum(|port| port.drops[DropReason::PortDown as usize].frames));
         let missing = self.missing.iter().filter(|key| key.2 == NO_DROP).count() as u64;
         let named = self.named_losses(&snapshot);
-        // A closed RX ring is emptied without a look at its frames.
+        let in_rings = closed.iter().filter_map(|bytes| read(bytes)).filter(|key| key.2 == NO_DROP).count();
+        // Nobody knows the priority of a frame that an I/O loop passed on as its port was closed, or
+        // of a copy that was flooded.
+        let passed_on = sum(|port| port.kernel.rx_closed_frames) - closed.len() as u64;
+        let (accounted, copies) = (named + in_rings as u64, snapshot.flood_copies);
         assert!(
-            missing <= named + closed,
-            "{missing} no-drop frames are missing, {named} named: {snapshot:#?}"
+            missing <= accounted + passed_on && accounted <= missing + copies + uncompleted,
+            "{missing} no-drop frames are missing; {named} are named, {in_rings} were in closed rings, \
+             {passed_on} may have been passed on, {copies} copies were flooded, {uncompleted} left \
+             uncompleted: {:?}",
+            self.losses
         );
         if self.faults == Faults::Harmless {
             assert_eq!((missing, self.losses.len()), (0, 0), "{:?}", self.losses);

@@ -34,6 +34,8 @@ pub struct Wire {
 struct Shared {
     /// Frames injected and not yet received.
     incoming: VecDeque<Vec<u8>>,
+    /// Frames that were in rings when these were closed.
+    closed: Vec<Vec<u8>>,
     /// Frames in the TX ring.
     ring: VecDeque<TxDesc>,
     /// Frames sent whose bytes are not yet copied.
@@ -113,6 +115,7 @@ impl<M> LoopbackPort<M> {
     pub fn new() -> (Self, Wire) {
         let shared = Rc::new(RefCell::new(Shared {
             incoming: VecDeque::new(),
+            closed: Vec::new(),
             ring: VecDeque::new(),
             leaving: VecDeque::new(),
             completed: VecDeque::new(),
@@ -165,6 +168,11 @@ impl Wire {
     /// Takes the frames sent since the last call, in order.
     pub fn take_sent(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.shared().sent)
+    }
+
+    /// Takes the frames that were in rings when these were closed.
+    pub fn take_closed(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.shared().closed)
     }
 
     /// Returns the minimum number of posted chunks that the loop last set; 0 if it set none.
@@ -392,8 +400,9 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
     fn reclaim(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.close(memory, unsent);
         let mut shared = self.shared();
-        shared.counters.rx_closed_frames += shared.incoming.len() as u64;
-        shared.incoming.clear();
+        let Shared { incoming, closed, counters, .. } = &mut *shared;
+        counters.rx_closed_frames += incoming.len() as u64;
+        closed.extend(incoming.drain(..));
         true
     }
 
