@@ -426,8 +426,8 @@ impl Chaos {
         let missing = self.missing.iter().filter(|key| key.2 == NO_DROP).count() as u64;
         let named = self.named_losses(&snapshot);
         let in_rings = closed.iter().filter_map(|bytes| read(bytes)).filter(|key| key.2 == NO_DROP).count();
-        // Nobody knows the priority of a frame that an I/O loop passed on as its port was closed, or
-        // of a copy that was flooded.
+        // Nobody knows the priority of a frame that an I/O loop passed on as its port was closed,
+        // or of a copy that was flooded.
         let passed_on = sum(|port| port.kernel.rx_closed_frames) - closed.len() as u64;
         let (accounted, copies) = (named + in_rings as u64, snapshot.flood_copies);
         assert!(

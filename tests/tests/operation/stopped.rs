@@ -1,6 +1,6 @@
-//! A whole daemon that is stopped during incast (SIGSTOP) and goes on: what its rings could not hold
-//! is lost, counted and reported, nothing else; and neither it nor the switch behind it takes the
-//! pauses of that time for a storm. Source: docs/reliability.md, "Faults on veths".
+//! A whole daemon that is stopped during incast (SIGSTOP) and goes on: what its rings could not
+//! hold is lost, counted and reported, nothing else; and neither it nor the switch behind it takes
+//! the pauses of that time for a storm. Source: docs/reliability.md, "Faults on veths".
 
 use std::thread::sleep;
 use std::time::Duration;
