@@ -39,7 +39,7 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', default_values_t = [60, 1514])]
     bytes: Vec<u32>,
     /// Rates of the latency table, in frames a second; none for no such table.
-    #[arg(long, value_delimiter = ',', default_values_t = [39_000, 156_000, 300_000])]
+    #[arg(long, value_delimiter = ',', num_args = 0.., default_values_t = [39_000, 156_000, 300_000])]
     rates: Vec<u32>,
     /// Instead: what `sluice show --watch`, `sluice top` and `sluice capture` cost Sluice's rate,
     /// by pairs of runs without one and with it.
