@@ -14,7 +14,7 @@ mod lab;
 #[path = "lab/loopback_port.rs"]
 mod loopback_port;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant as Wallclock};
 
@@ -67,7 +67,8 @@ struct Chaos {
     settings: SwitchSettings,
     /// The next number of a frame, by sender, receiver and priority.
     next: BTreeMap<(usize, usize, u8), u64>,
-    missing: BTreeSet<Key>,
+    /// Frames that have been sent, and how often, and have not arrived.
+    missing: BTreeMap<Key, u64>,
     /// The last number that arrived, by sender, receiver and priority.
     last: BTreeMap<(usize, usize, u8), u64>,
     /// When each host may send no-drop frames again.
@@ -81,8 +82,8 @@ struct Chaos {
     held: Option<(usize, usize)>,
     losses: Vec<Event>,
     duplicates: u64,
-    /// Frames that hosts have sent, and data frames that have reached a host.
-    injected: u64,
+    /// Frames that each host has sent, and data frames that have reached a host.
+    injected: [u64; PORTS],
     arrived: u64,
 }
 
@@ -120,7 +121,7 @@ impl Chaos {
             faults,
             settings,
             next: BTreeMap::new(),
-            missing: BTreeSet::new(),
+            missing: BTreeMap::new(),
             last: BTreeMap::new(),
             paused_until: [0; PORTS],
             faulty: [0; PORTS],
@@ -129,7 +130,7 @@ impl Chaos {
             held: None,
             losses: Vec::new(),
             duplicates: 0,
-            injected: PORTS as u64,
+            injected: [1; PORTS],
             arrived: 0,
         }
     }
@@ -190,25 +191,34 @@ impl Chaos {
             for _ in 0..self.random.index(4) {
                 let to = (host + 1 + self.random.index(PORTS - 1)) % PORTS;
                 let number = self.next.entry((host, to, priority)).or_default();
+                let key = (host, to, priority, *number);
                 let bytes = data(host, to, priority, *number, self.random.bits());
-                self.missing.insert((host, to, priority, *number));
                 *number += 1;
-                self.loops.wires[host].inject(bytes);
-                self.injected += 1;
+                let times = 1 + u64::from(self.faults == Faults::All && self.once_in(50));
+                self.missing.insert(key, times);
+                (0..times).for_each(|_| self.loops.wires[host].inject(bytes.clone()));
+                self.injected[host] += times;
             }
         }
         if self.faults == Faults::All && self.once_in(20) {
             let garbage = self.garbage(host);
             self.loops.wires[host].inject(garbage);
-            self.injected += 1;
+            self.injected[host] += 1;
         }
     }
 
-    /// Frames that no host should send: truncated, corrupted, from a group address, PFC that is
-    /// none. Their priority is lossy, so that they take nothing from the promise.
+    /// Frames that no host should send: truncated, with a wrong bit, from a group address, to a
+    /// reserved one, malformed PFC. Their priority is lossy, so that they take nothing from the
+    /// promise.
     fn garbage(&mut self, host: usize) -> Vec<u8> {
         let mut bytes = data(host, (host + 1) % PORTS, LOSSY, u64::MAX, self.random.bits());
-        match self.random.index(4) {
+        match self.random.index(5) {
+            4 => {
+                // Any bit that changes neither source nor priority, or makes it a numbered frame.
+                let fixed = |at: usize| matches!(at, 6..12 | 14 | HEADER_BYTES..26);
+                let at = self.random.index(bytes.len());
+                bytes[at] ^= if fixed(at) { 0 } else { 1 << self.random.index(8) };
+            }
             0 => bytes.truncate(self.random.index(60)),
             1 => bytes[6] |= 1,
             2 => bytes[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, self.random.index(16) as u8]),
@@ -256,10 +266,7 @@ impl Chaos {
                 self.faulty[port] = 100;
             }
             6 => wire.lose(1 + self.random.index(3) as u32),
-            7 => {
-                wire.drop_for_lack_of_chunks(1);
-                self.injected += 1; // a lossy one that no chunk was there for
-            }
+            7 => wire.starve(1 + self.random.index(3) as u32),
             8 => wire.complete_twice(1),
             _ if self.down[port].is_none() => {
                 wire.go_down();
@@ -277,6 +284,7 @@ impl Chaos {
         wire.limit_kicks(usize::MAX);
         wire.set_transmit_room(2048);
         wire.lose(0);
+        wire.starve(0);
     }
 
     /// Another thread closes the rings of a port that is down, and opens them later.
@@ -365,11 +373,13 @@ impl Chaos {
                 continue; // a copy that was flooded
             }
             let key = (from, to, priority, number);
-            if !self.missing.remove(&key) {
-                self.duplicates += 1;
+            match self.missing.get_mut(&key) {
+                Some(1) => drop(self.missing.remove(&key)),
+                Some(times) => *times -= 1,
+                None => self.duplicates += 1,
             }
             let last = self.last.insert((from, to, priority), number);
-            assert!(last.is_none_or(|last| last < number), "{key:?} after {last:?}");
+            assert!(last.is_none_or(|last| last <= number), "{key:?} after {last:?}");
         }
     }
 
@@ -410,29 +420,37 @@ impl Chaos {
 
     fn check(&mut self) {
         let snapshot = self.loops.conserved();
-        assert_eq!(self.duplicates, 0, "frames arrive once");
+        assert_eq!(self.duplicates, 0, "frames arrive as often as they are sent");
         let sum = |count: fn(&PortSnapshot) -> u64| -> u64 { snapshot.ports.iter().map(count).sum() };
         let closed: Vec<_> = self.loops.wires.iter().flat_map(Wire::take_closed).collect();
-        let control = |port: &PortSnapshot| {
-            port.pfc_received.frames + port.pfc_malformed_frames + port.pause_received_frames
+        for (port, injected) in snapshot.ports.iter().zip(self.injected) {
+            let control = port.pfc_received.frames + port.pfc_malformed_frames + port.pause_received_frames;
+            let received = port.received.frames + control + port.kernel.rx_lost_frames();
+            assert_eq!(injected, received, "what the host of {} has sent", port.name);
+        }
+        let lost_by_kernels = |event: &Event| match *event {
+            Event::KernelDropped { frames, .. } => frames,
+            _ => 0,
         };
-        let received =
-            sum(|port| port.received.frames) + sum(|port| port.kernel.rx_lost_frames()) + sum(control);
-        assert_eq!(self.injected, received, "what hosts have sent");
+        let reported: u64 = self.losses.iter().map(lost_by_kernels).sum();
+        assert_eq!(sum(|port| port.kernel.rx_lost_frames()), reported, "each is in an event");
         // A frame that has left when its port is closed, but has not completed, counts as dropped.
         let sent = sum(|port| port.transmitted.frames);
         let uncompleted = self.arrived.checked_sub(sent).expect("what is transmitted reaches a host");
         assert!(uncompleted <= sum(|port| port.drops[DropReason::PortDown as usize].frames));
-        let missing = self.missing.iter().filter(|key| key.2 == NO_DROP).count() as u64;
+        let no_drop = |bytes: &Vec<u8>| read(bytes).is_some_and(|key| key.2 == NO_DROP);
+        let missing =
+            self.missing.iter().filter(|(key, _)| key.2 == NO_DROP).map(|(_, times)| times).sum::<u64>();
         let named = self.named_losses(&snapshot);
-        let in_rings = closed.iter().filter_map(|bytes| read(bytes)).filter(|key| key.2 == NO_DROP).count();
+        let unposted = self.loops.wires.iter().flat_map(Wire::take_unposted);
+        let in_rings = unposted.chain(closed.iter().cloned()).filter(no_drop).count();
         // Nobody knows the priority of a frame that an I/O loop passed on as its port was closed,
         // or of a copy that was flooded.
         let passed_on = sum(|port| port.kernel.rx_closed_frames) - closed.len() as u64;
         let (accounted, copies) = (named + in_rings as u64, snapshot.flood_copies);
         assert!(
             missing <= accounted + passed_on && accounted <= missing + copies + uncompleted,
-            "{missing} no-drop frames are missing; {named} are named, {in_rings} were in closed rings, \
+            "{missing} no-drop frames are missing; {named} are named, {in_rings} were in closed rings or found no chunk, \
              {passed_on} may have been passed on, {copies} copies were flooded, {uncompleted} left \
              uncompleted: {:?}",
             self.losses

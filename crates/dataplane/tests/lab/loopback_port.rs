@@ -36,6 +36,9 @@ struct Shared {
     incoming: VecDeque<Vec<u8>>,
     /// Frames that were in rings when these were closed.
     closed: Vec<Vec<u8>>,
+    /// Frames that still arrive while no chunk is posted, and those that have.
+    starved: u32,
+    unposted: Vec<Vec<u8>>,
     /// Frames in the TX ring.
     ring: VecDeque<TxDesc>,
     /// Frames sent whose bytes are not yet copied.
@@ -116,6 +119,8 @@ impl<M> LoopbackPort<M> {
         let shared = Rc::new(RefCell::new(Shared {
             incoming: VecDeque::new(),
             closed: Vec::new(),
+            starved: 0,
+            unposted: Vec::new(),
             ring: VecDeque::new(),
             leaving: VecDeque::new(),
             completed: VecDeque::new(),
@@ -157,7 +162,24 @@ impl Wire {
 
     /// Lets a frame arrive. It waits until the port receives it.
     pub fn inject(&self, bytes: impl Into<Vec<u8>>) {
-        self.shared().incoming.push_back(bytes.into());
+        let mut shared = self.shared();
+        if shared.starved == 0 {
+            return shared.incoming.push_back(bytes.into());
+        }
+        shared.starved -= 1;
+        shared.kernel_drops += 1;
+        shared.counters.rx_fill_ring_empty_frames += 1;
+        shared.unposted.push(bytes.into());
+    }
+
+    /// Starves the fill ring: the kernel drops the next `frames` arriving frames.
+    pub fn starve(&self, frames: u32) {
+        self.shared().starved = frames;
+    }
+
+    /// Takes the frames that the kernel dropped as the fill ring was starved.
+    pub fn take_unposted(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.shared().unposted)
     }
 
     /// Returns the number of frames injected and not yet received.
