@@ -67,7 +67,7 @@ enum Task {
     /// loses and does not grow. Writes docs/soak.md and docs/soak.svg.
     Soak {
         /// `--hours 8` or `--minutes 10`, `--round SECONDS`, `--traffic PERCENT`, `--seed N`,
-        /// `--beside-others`.
+        /// `--load`, `--beside-others`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         options: Vec<String>,
     },

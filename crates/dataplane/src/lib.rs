@@ -18,7 +18,6 @@
 
 mod batch_ops;
 pub mod capture;
-#[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 pub mod flight_recorder;
 #[expect(clippy::indexing_slicing, reason = "by port and priority, which the switch numbers")]
 pub mod guard;

@@ -100,10 +100,12 @@ fn a_pfc_storm_of_all_priorities() {
     let received = |snapshot: &Snapshot| snapshot.ports[ATTACKER].pfc_received;
     assert_eq!(received(&after).frames - received(&before).frames, SENT);
     assert_eq!(received(&after).xoff_frames[3], SENT);
-    assert!(after.ports[ATTACKER].priorities[3].paused && !after.ports[RECEIVER].priorities[3].paused);
+    let is_paused = |port: usize| after.ports[port].priorities.each_ref().map(|priority| priority.paused);
+    let with_pfc = std::array::from_fn(|priority| priority == 3);
+    assert_eq!([ATTACKER, SENDER, RECEIVER].map(is_paused), [with_pfc, [false; 8], [false; 8]]);
 }
 
-/// Random vectors and times, PAUSE, and MAC control frames that are none of both: each is counted
+/// Random vectors and times, PAUSE, and MAC control frames that are neither: each is counted
 /// as what it is, and none is forwarded.
 #[test]
 fn random_mac_control() {
@@ -189,6 +191,9 @@ fn a_flood_of_lldp() {
     lab.wires[RECEIVER].inject(lldp(RECEIVER));
     lab.turns(2);
     assert_eq!(received(&lab.snapshot(), RECEIVER) - received(&before, RECEIVER), 1);
+    let taken = |port| std::iter::from_fn(|| lab.punts.pop(port)).count() as u64;
+    assert_eq!((taken(ATTACKER) + lab.punts.lost(ATTACKER), lab.punts.lost(ATTACKER) > 0), (SENT, true));
+    assert_eq!((taken(RECEIVER), lab.punts.lost(RECEIVER)), (1, 0), "it has a ring of its own");
     lab::conserved(&after);
 }
 
@@ -233,6 +238,8 @@ fn oversize_frames() {
 #[test]
 fn a_flood_of_broadcasts() {
     let (_, before, after) = under_attack(settings(), |_| frame(MacAddr::BROADCAST, mac(ATTACKER), 300));
-    assert!(after.flood_copies - before.flood_copies <= SENT);
+    let refused = dropped((&before, &after), ATTACKER, DropReason::IngressLossy);
+    assert_eq!(after.flood_copies - before.flood_copies + refused, SENT, "to two ports each");
+    assert!(refused > 0, "there is no cell for all of them");
     lab::conserved(&after);
 }

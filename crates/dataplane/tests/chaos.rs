@@ -5,10 +5,11 @@
 //!
 //! Faults: loops that run in any order, skip iterations or stall, kicks refused or partial,
 //! completions late or in the opposite order, little room to send, iterations that come up to 500
-//! ms late, ports that go down and come back, frames that the kernel loses or has no chunk for,
-//! completions that come twice, frames truncated, corrupted or duplicated. What it does is the same
-//! in each run of `cargo test`. `SLUICE_CHAOS_SECONDS=600` has it run longer, with other numbers
-//! each time; a failure prints its seed, and `SLUICE_CHAOS_SEED` repeats it.
+//! ms late, ports that go down and come back, frames that the kernel loses on transmission or has
+//! no chunk for, completions that come twice, frames truncated, with a wrong bit, or sent twice.
+//! What it does is the same in each run of `cargo test`. `SLUICE_CHAOS_SECONDS=600` has it run
+//! longer, with other numbers each time; a failure prints its seed, and `SLUICE_CHAOS_SEED` repeats
+//! it.
 
 mod lab;
 #[path = "lab/loopback_port.rs"]

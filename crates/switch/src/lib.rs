@@ -13,14 +13,13 @@ mod cow_table;
 #[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 pub mod egress;
 mod fifo_set;
-#[expect(clippy::indexing_slicing, reason = "by slot of a table, which its hash and its links keep inside")]
 pub mod forwarding;
 pub mod frame;
 #[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 mod ingress;
-#[expect(clippy::indexing_slicing, reason = "by kind, an enumeration")]
+#[expect(clippy::indexing_slicing, reason = "by kind, an enumeration, or by priority, 0 to 7")]
 pub mod monitor;
-#[expect(clippy::indexing_slicing, reason = "by priority, 0 to 7")]
+#[expect(clippy::indexing_slicing, reason = "by priority, 0 to 7, or by port, which the switch numbers")]
 pub mod pfc;
 #[expect(clippy::indexing_slicing, reason = "by port, priority and queue, which the switch numbers")]
 mod pipeline;

@@ -30,8 +30,8 @@ impl CpuLoad {
             spawn(move || {
                 set_affinity(core).expect("the core is there");
                 set_scheduling(scheduling).expect("tests run as root");
-                let end = Instant::now() + longest;
-                while !ends.load(Relaxed) && Instant::now() < end {
+                let began = Instant::now();
+                while !ends.load(Relaxed) && began.elapsed() < longest {
                     let start = Instant::now();
                     while start.elapsed() < busy {
                         std::hint::spin_loop();

@@ -10,7 +10,6 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 #![deny(clippy::indexing_slicing)]
 
-#[expect(clippy::indexing_slicing, reason = "by ring, a number that `index` has checked")]
 mod backend;
 mod error;
 #[expect(
@@ -19,7 +18,6 @@ mod error;
 )]
 pub mod front_end;
 pub mod memory;
-#[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
 mod port;
 pub mod ring;
 mod vhost_user;

@@ -22,7 +22,10 @@ mod packet_socket;
 mod port;
 #[expect(clippy::indexing_slicing, reason = "by descriptor, of its own list")]
 mod thread;
-#[expect(clippy::indexing_slicing, reason = "by chunk, which has an owner only if it exists")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "by chunk of a descriptor of this memory, which the kernel returns as it got it"
+)]
 mod umem;
 
 /// Netlink route sockets, for all crates that request interfaces and qdiscs.

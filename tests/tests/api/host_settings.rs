@@ -3,11 +3,12 @@
 //! ends the daemon, they are as before.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testbed::{Daemon, Namespace, Testbed, eventually, port};
+use testbed::{Daemon, Endpoint, Namespace, Testbed, eventually, port};
 use tests::{flow, port_config, switch_config};
 
 fn two_ports() -> String {
@@ -80,25 +81,39 @@ fn restorer(daemon: &mut Daemon) -> Result<Pid> {
     Ok(Pid::from_raw(String::from_utf8(children.stdout)?.trim().parse()?))
 }
 
+/// By kill -9, as from a cgroup at its limit, and by SIGABRT, as when an allocation fails.
 #[test]
 fn a_killed_daemon_leaves_interfaces_as_they_were() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = with_ipv6(&bed)?;
-    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    let hosts = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     settled(&switch)?;
     switch.ip("addr add fe80::77/64 dev a nodad")?;
     let before = of_both(&switch)?;
-    let mut daemon = bed.daemon(&switch, &two_ports())?;
-    are_changed(&switch)?;
+    [Signal::SIGKILL, Signal::SIGABRT]
+        .into_iter()
+        .try_for_each(|death| ends_by(death, &bed, &switch, &hosts, &before))
+}
+
+fn ends_by(
+    death: Signal,
+    bed: &Testbed,
+    switch: &Namespace,
+    (a, b): &(Endpoint, Endpoint),
+    before: &[String; 2],
+) -> Result<()> {
+    let mut daemon = bed.daemon(switch, &two_ports())?;
+    are_changed(switch)?;
     assert_eq!(files(&daemon)?.iter().filter(|file| file.to_string_lossy().ends_with(".restore")).count(), 1);
     let helper = restorer(&mut daemon)?;
-    let receiver = bed.host(&b, &[], &[])?;
-    let mut sender = bed.host(&a, &[flow(&b.mac(), 3, "50M")], &["--no-drop", "3", "--duration", "20s"])?;
+    let receiver = bed.host(b, &[], &[])?;
+    let mut sender = bed.host(a, &[flow(&b.mac(), 3, "50M")], &["--no-drop", "3", "--duration", "20s"])?;
     sender.start_sending()?;
     daemon.until("frames move", |now| (port(now, "b").ok()?.transmitted?.frames > 100).then_some(()))?;
     let record = daemon.socket().with_extension("sock.restore");
-    daemon.kill9()?;
-    are_again(&switch, &before)?;
+    daemon.process().signal(death)?;
+    daemon.process().wait(Duration::ZERO)?;
+    are_again(switch, before)?;
     assert!(!record.exists());
     eventually("the restorer has ended", || Ok(kill(helper, None).err().map(drop)))?;
     drop((sender, receiver));

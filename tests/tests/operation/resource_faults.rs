@@ -232,7 +232,10 @@ fn a_reload_for_which_memory_is_refused_changes_nothing() -> Result<()> {
         let refused = operator.execute(control::Command::Reload).expect_err("no memory").to_string();
         let ports = operator.snapshot()?.ports.len();
         ensure!(ports == 3, "nothing was changed: {ports} ports");
-        daemon.until("frames flow", |now| (frames(port(now, "c").ok()?.transmitted) > 1000).then_some(()))?;
+        let before = frames(port(&operator.snapshot()?, "c")?.transmitted);
+        daemon.until("frames flow", |now| {
+            (frames(port(now, "c").ok()?.transmitted) > before + 1000).then_some(())
+        })?;
         limit_to("unlimited")?;
         let added = sluice(&daemon, &["reload"])?;
         ensure!(added == "port.d: added\n", "{added}");

@@ -115,7 +115,8 @@ fn from_host(port: &Port) -> u64 {
     frames(port.received) + port.kernel_counters().rx_lost_frames()
 }
 
-/// The first of two switches in series is stopped, while the second one pauses it.
+/// The first of two switches in series is stopped during incast: it is paused by the second, and
+/// has paused both senders.
 #[test]
 fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() -> Result<()> {
     let mut series = Series::new()?;
@@ -156,6 +157,12 @@ fn a_switch_that_is_stopped_loses_what_its_rings_cannot_hold_and_reports_it() ->
     println!("frames for which there was no headroom: {no_room:?}");
     println!("stopped for {STOP:?}: {total:?}, lost by rings {lost:?}");
     ensure!(lost[0] > 0 && lost[1] == 0, "only where it was stopped: {lost:?}");
+    let by_rings = |port: &Port| {
+        let kernel = port.kernel_counters();
+        kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames
+    };
+    let no_room_in_rings: u64 = after[0].ports.iter().map(by_rings).sum();
+    ensure!(no_room_in_rings == lost[0], "all for want of room in rings: {:#?}", after[0]);
     let (uplink, downlink) = (port(&after[0], "uplink")?, port(&after[1], "downlink")?);
     ensure!(
         frames(uplink.transmitted) + pauses_sent(uplink)

@@ -10,7 +10,8 @@ use std::task::Waker;
 
 use crate::loopback_port::{LoopbackPort, Wire};
 use dataplane::{
-    Handle, Heartbeat, LoopCommand, PollLoop, PollLoopSettings, Port, Reply, Settings, Sleeper, mailbox,
+    Handle, Heartbeat, LoopCommand, PollLoop, PollLoopSettings, Port, PuntRings, Reply, Settings, Sleeper,
+    mailbox,
 };
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
@@ -55,12 +56,13 @@ pub struct Lab {
     pub wires: Vec<Wire>,
     pub handle: Handle,
     pub heartbeat: Arc<Heartbeat>,
+    pub punts: Arc<PuntRings>,
     pub now: Instant,
 }
 
 impl Lab {
     pub fn new() -> Self {
-        let heartbeat = Arc::new(Heartbeat::default());
+        let (heartbeat, punts) = (Arc::new(Heartbeat::default()), Arc::new(PuntRings::new(PORTS)));
         let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
         let switch = Switch::new(&settings(), &macs, FRAMES);
         let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| LoopbackPort::new()).unzip();
@@ -69,11 +71,12 @@ impl Lab {
             complete_checksums: vec![true; PORTS],
             watches_rings: true,
             heartbeat: Arc::clone(&heartbeat),
+            punts: Arc::clone(&punts),
             ..PollLoopSettings::default()
         };
         let memory = HeapMemory::new(FRAMES, 2048);
         let core = PollLoop::new(switch, ports, memory, FRAMES, mailbox, settings);
-        let mut lab = Self { core, wires, handle, heartbeat, now: Instant(1_000_000) };
+        let mut lab = Self { core, wires, handle, heartbeat, punts, now: Instant(1_000_000) };
         for n in 0..PORTS {
             lab.wires[n].inject(frame(MacAddr::BROADCAST, mac(n), 0)); // so that addresses are known
         }

@@ -22,7 +22,7 @@ use crate::ports::open_ports;
 use crate::ports::slots::{PortLink, PortSlots};
 
 /// Memory that must be free for a reload: some ten times what a port takes. More than the 32 MiB up
-/// to which glibc would keep what is given back (mallopt(3), `M_MMAP_THRESHOLD`).
+/// to which glibc would keep what is given back (mallopt(3)).
 const RELOAD_BYTES: usize = 48 << 20;
 
 #[derive(Debug, Clone)]
@@ -189,6 +189,14 @@ impl RunningConfig {
 
     /// Reads the file again. Returns the configuration and its differences from this one.
     pub fn reloaded(&self) -> Result<(Self, Vec<String>), CommandError> {
+        if !has_memory(RELOAD_BYTES) {
+            let what = format!(
+                "nothing was changed: a reload may need {} MiB of memory, and this process gets no more; raise its \
+                 limit (`ulimit -v`, LimitAS=; without CAP_IPC_LOCK also `ulimit -l`, LimitMEMLOCK=)",
+                RELOAD_BYTES >> 20
+            );
+            return Err(CommandError { reason: ErrorKind::Precondition, message: what });
+        }
         let (config, text) = self.read_again()?;
         let (next, changes) = self.changed_to(config)?;
         Ok((next.with_text(&text), changes))
@@ -225,14 +233,6 @@ impl RunningConfig {
 
     fn read_again(&self) -> Result<(Config, String), CommandError> {
         let file = self.file.display();
-        if !has_memory(RELOAD_BYTES) {
-            let what = format!(
-                "nothing was changed: a reload may need {} MiB of memory, and this process gets no more; \
-                 raise its limit (`ulimit -v`, LimitAS=)",
-                RELOAD_BYTES >> 20
-            );
-            return Err(CommandError { reason: ErrorKind::Precondition, message: what });
-        }
         // Opening anything but a regular file could block.
         if self.file.metadata().is_ok_and(|found| !found.is_file()) {
             let what =
@@ -285,8 +285,8 @@ impl RunningConfig {
     }
 }
 
-/// True if the process gets this much memory more. It is given back at once: a reload that began
-/// without would end the process where an allocation fails.
+/// True if this much more address space can be had. It is given back at once. A reload that began
+/// without it would end the process where an allocation fails.
 fn has_memory(bytes: usize) -> bool {
     let mut memory = Vec::<u8>::new();
     let is_there = memory.try_reserve_exact(bytes).is_ok();

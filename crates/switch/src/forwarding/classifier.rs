@@ -75,6 +75,7 @@ impl Classifier {
     /// Makes the classifier of a port with these settings.
     pub fn new(settings: &ClassifySettings) -> Self {
         let of_port = priority_only(settings, settings.port_priority, DropLevel::Green);
+        #[expect(clippy::indexing_slicing, reason = "tables of the settings, by their own positions")]
         let by_tag = std::array::from_fn(|n| {
             if n == usize::from(NO_TAG) {
                 return of_port;
@@ -91,6 +92,7 @@ impl Classifier {
             };
             with_tag(class, (pcp, dei), &settings.policy, settings.dei_drop_level)
         });
+        #[expect(clippy::indexing_slicing, reason = "tables of the settings, by their own positions")]
         let by_dscp = |dscp: usize| {
             let priority = settings.dscp_to_dot1p[dscp];
             let class = priority_only(settings, priority, settings.dscp_to_drop_level[dscp]);
@@ -119,6 +121,7 @@ impl Classifier {
     /// Returns the class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`] if it is
     /// untagged, [`of_rx_queue`] if it was received from the queue of a priority.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the tag is at most the last class")]
     pub fn by_tag(&self, pcp_and_dei: u8) -> QosClass {
         self.by_tag[usize::from(pcp_and_dei).min(TAG_CLASSES - 1)]
     }
@@ -127,6 +130,7 @@ impl Classifier {
     /// DSCP, or by the tag inside a tunnel. `field` is the offset of the packet's DSCP in the
     /// frame's `bytes`.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "six bits, 64 classes")]
     pub fn by_packet(&self, dscp: u8, pcp_and_dei: u8, bytes: &[u8], field: DsField) -> Option<QosClass> {
         let class = match &self.packets {
             DscpTrust::Ignored => return None,
@@ -144,12 +148,13 @@ impl Classifier {
 
     #[cold]
     fn by_tunnel(&self, bytes: &[u8], field: DsField) -> Option<QosClass> {
-        let tag = tunnel::vxlan_inner_tag(&bytes[field.packet_at()..], field.version())?;
+        let tag = tunnel::vxlan_inner_tag(bytes.get(field.packet_at()..)?, field.version())?;
         Some(self.by_tag(tag))
     }
 }
 
 /// Returns the class that follows from a priority alone.
+#[expect(clippy::indexing_slicing, reason = "three bits, eight queues")]
 fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLevel) -> QosClass {
     let priority = priority & 7;
     let queue = settings.dot1p_to_queue[usize::from(priority)] & 7;
@@ -158,6 +163,7 @@ fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLeve
 
 /// Applies the tag of a frame to its class: the policy, and the drop eligible indicator.
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "three bits, eight priorities")]
 fn with_tag(
     class: QosClass,
     (pcp, dei): (usize, bool),
@@ -171,6 +177,7 @@ fn with_tag(
 
 /// Returns the FIFOs that frames of each priority may be in on a port with these settings, if
 /// flooded frames have queues by these maps. A pause of the priority stops these FIFOs.
+#[expect(clippy::indexing_slicing, reason = "by priority, 0 to 7")]
 pub fn fifos_of_priorities(
     settings: &ClassifySettings,
     flood_maps: &[[u8; PRIORITIES]],

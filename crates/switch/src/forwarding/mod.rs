@@ -4,6 +4,10 @@
 //! This module counts no cells and queues no frames.
 
 pub mod classifier;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "by slot, which a hash masked to the table or a link of it gives"
+)]
 pub(crate) mod fdb;
 pub(crate) mod parsed_frame;
 pub mod storm_control;

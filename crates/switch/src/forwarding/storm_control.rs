@@ -73,6 +73,7 @@ impl StormControl {
     }
 
     /// Counts a received frame to be flooded. Returns the drop reason if it exceeds its limit.
+    #[expect(clippy::indexing_slicing, reason = "by kind, an enumeration")]
     pub(crate) fn admit(&mut self, charge: &FrameMeta, is_no_drop: bool, now: Instant) -> Option<DropReason> {
         let kind = &mut self.counters[charge.flood_type.index()?];
         kind.received_frames += 1;

@@ -43,6 +43,7 @@ pub struct VlanTable {
 
 impl VlanTable {
     /// Returns the VLANs of these ports; `None` if no port has any.
+    #[expect(clippy::indexing_slicing, reason = "a remainder")]
     pub fn from_settings(ports: &[PortSettings]) -> Option<Box<Self>> {
         if ports.iter().all(|port| port.vlan == VlanSettings::Transparent) {
             return None;
@@ -60,6 +61,7 @@ impl VlanTable {
 
     /// Returns the member ports of a VLAN.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a remainder")]
     pub fn members(&self, vid: u16) -> Set64 {
         self.members[usize::from(vid) % VIDS]
     }
@@ -67,6 +69,7 @@ impl VlanTable {
     /// Returns the VLAN of a frame received on `port` with a C-tag of this VID; `None` if the frame
     /// is not accepted.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "by port, which the switch numbers")]
     pub fn vid_of_frame(&self, port: usize, customer_vid: Option<u16>) -> Option<u16> {
         let vid = match customer_vid {
             None | Some(0) => self.pvids[port],
@@ -133,6 +136,7 @@ impl VlanTable {
     /// Returns the tag action of a frame of this VLAN that arrived with a C-tag of VID
     /// `customer_vid` and leaves by `port`.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "by port, which the switch numbers")]
     pub fn action_at(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> VlanAction {
         let leaves_tagged = self.pvids[port] != vid;
         match (customer_vid, leaves_tagged) {

@@ -178,11 +178,12 @@ impl BackEnd {
 
     /// Builds the rings that are configured, started and enabled; `None` if the first pair is not
     /// among them.
+    #[expect(clippy::indexing_slicing, reason = "the rings of the first pair, which an array of all has")]
     fn device(&self) -> Option<Device> {
         let memory = self.memory.as_ref()?;
         let has = |bit| self.features & bit != 0;
         let mut rings: [Option<Queue>; MAX_RINGS] = Default::default();
-        for (number, state) in self.rings.iter().enumerate() {
+        for (ring, state) in rings.iter_mut().zip(&self.rings) {
             // Without protocol features a ring is enabled from its start.
             let is_enabled = state.is_enabled || !has(feature::PROTOCOL);
             if state.config.size == 0 || !state.has_address || state.kick.is_none() || !is_enabled {
@@ -192,7 +193,7 @@ impl BackEnd {
             match Queue::new(memory, &RingConfig { event_index, indirect, ..state.config }) {
                 Ok(mut queue) => {
                     state.fault.into_iter().for_each(|fault| queue.stop(fault));
-                    rings[number] = Some(queue);
+                    *ring = Some(queue);
                 }
                 Err(error) => self.notify(Notice::Refused(error.to_string())),
             }
@@ -286,6 +287,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`index` has checked the ring's number")]
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let ring = self.index(index)?;
         match u16::try_from(num) {
@@ -297,6 +299,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`index` has checked the ring's number")]
     fn set_vring_addr(
         &mut self,
         index: u32,
@@ -316,6 +319,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         Ok(())
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`index` has checked the ring's number")]
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
         let ring = self.index(index)?;
         let Ok(base) = u16::try_from(base) else { return self.refuse(format!("base {base} of a ring")) };
@@ -323,6 +327,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         Ok(())
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`index` has checked the ring's number")]
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
         let ring = self.index(index)?;
         let base = self.change(|this| {
@@ -337,6 +342,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         Ok(VhostUserVringState::new(index, base.into()))
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`index` has checked the ring's number")]
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let ring = self.index(index.into())?;
         let kick = self.eventfd(fd, "kicks")?;
@@ -382,6 +388,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         Ok(self.settings.queue_pairs as u64)
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`index` has checked the ring's number")]
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
         let ring = self.index(index)?;
         if self.rings[ring].is_enabled != enable {

@@ -240,6 +240,7 @@ fn answer(stream: UnixStream, back_end: &Arc<Mutex<BackEnd>>, stop: &Stop) -> St
 
 /// Returns the ring of the next message, and whether it is to be enabled, if that is what the
 /// message asks for. The message stays where it is.
+#[expect(clippy::indexing_slicing, reason = "five words of an array of as many")]
 fn next_set_vring_enable(stream: &UnixStream) -> Option<(u32, bool)> {
     const SET_VRING_ENABLE: u32 = 18;
     const WORDS: usize = 5; // request, flags, length; ring, state

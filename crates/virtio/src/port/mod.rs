@@ -8,11 +8,14 @@
 //! ([`Port::blocked_queues`]). Source: docs/vhost-user.md; Virtual I/O Device 1.2, 5.1 "Network
 //! Device".
 
+#[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
 pub(crate) mod device;
 mod exchange;
 pub(crate) mod handover;
+#[expect(clippy::indexing_slicing, reason = "by priority, 0 to 7")]
 mod pauses;
 mod rx;
+#[expect(clippy::indexing_slicing, reason = "by ring, 0 to 15")]
 pub(crate) mod signals;
 mod tx;
 
@@ -156,6 +159,7 @@ impl<M> VirtioPort<M> {
 
     /// Counts a frame of the guest that is not accepted.
     #[cold]
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     fn refuse(&mut self, pair: usize) {
         let is_by_priority = self.is_by_priority();
         let refused = self.refused.get_or_insert_default();
@@ -248,6 +252,7 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     fn has_pending(&self) -> bool {
         if self.handover.has_news() {
             return self.is_open;

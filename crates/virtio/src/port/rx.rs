@@ -24,6 +24,7 @@ const NO_SEGMENTATION: u8 = 0;
 
 impl<M: FrameMemory> VirtioPort<M> {
     /// Takes at most `max` frames of the queues that are not paused.
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     pub(super) fn read_queues(&mut self, memory: &mut M, max: usize, out: &mut Vec<RxDesc>) {
         let Some(mut device) = self.device.take() else { return };
         let begin = out.len();
@@ -57,6 +58,7 @@ impl<M: FrameMemory> VirtioPort<M> {
         self.device = Some(device);
     }
 
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     fn read_queue(
         &mut self,
         device: &mut Device,

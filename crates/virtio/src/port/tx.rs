@@ -34,6 +34,7 @@ enum Placed {
 
 impl<M: FrameMemory> VirtioPort<M> {
     /// Copies frames to the guest, or honors them, if they are the switch's pauses.
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     pub(super) fn send_all(&mut self, memory: &mut M, frames: &mut Vec<TxDesc>) {
         let mut device = self.device.take();
         for frame in frames.drain(..) {
@@ -59,6 +60,7 @@ impl<M: FrameMemory> VirtioPort<M> {
     }
 
     /// Copies frames that were staged.
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     pub(super) fn send_staged(&mut self, memory: &mut M) {
         if self.staged.iter().all(|staged| staged.is_empty()) {
             return;
@@ -84,6 +86,7 @@ impl<M: FrameMemory> VirtioPort<M> {
     }
 
     /// Copies a frame to a queue of the guest, or stages it. `from` is where it was staged.
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     fn copy_staged(
         &mut self,
         device: &mut Device,
@@ -120,6 +123,7 @@ impl<M: FrameMemory> VirtioPort<M> {
     }
 
     /// Keeps a frame until the guest has buffers for it.
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     fn stage(&mut self, pair: usize, frame: TxDesc) {
         if self.staged[pair].len() < STAGED {
             self.staged[pair].push_back(frame);
@@ -131,6 +135,7 @@ impl<M: FrameMemory> VirtioPort<M> {
     /// Looks at what the guest has posted: which queues of the switch are blocked, and how many
     /// frames fit into each of the others. A ring that the guest broke blocks nothing, as what is
     /// sent there is lost.
+    #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
     pub(super) fn update_room(&mut self) {
         let Some(device) = self.device.as_mut().filter(|_| self.is_open) else {
             (self.blocked, self.room) = (Set8::ALL, 0);
@@ -165,6 +170,7 @@ impl<M: FrameMemory> VirtioPort<M> {
 
 /// Copies a frame to as many buffers as it needs.
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "a header is at most the longest")]
 fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> Result<Placed, RingFault> {
     let Some((head, bytes)) = queue.pop(Direction::ToGuest)? else { return Ok(Placed::NoRoom) };
     if header == LONGEST_HEADER
@@ -197,6 +203,10 @@ fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> 
 /// Copies the rest of a frame to further buffers, and their number to the first one. A frame that
 /// would not fit if the guest had posted all it can is not waited for.
 #[cold]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "no more is done than the frame has, and no more buffers are used than it may have"
+)]
 fn fill_more(
     queue: &mut Queue,
     frame: &[u8],
@@ -227,6 +237,7 @@ fn fill_more(
 }
 
 /// Shows the guest the frames, and has it interrupted where it wants that.
+#[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
 fn publish(device: &mut Device) {
     let mut signals = 0;
     for pair in 0..MAX_PAIRS {

@@ -65,7 +65,7 @@ impl Chain {
     /// Reads the chain that begins with this descriptor of a table of `size`. Returns the number of
     /// its bytes.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "the first of a constant number")]
+    #[expect(clippy::indexing_slicing, reason = "an array that is not empty")]
     pub(crate) fn read(
         &mut self,
         table: &RingArea,
@@ -170,14 +170,14 @@ impl Chain {
 
     /// Returns the first segment.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "the first of a constant number")]
+    #[expect(clippy::indexing_slicing, reason = "an array that is not empty")]
     pub(crate) fn first(&self) -> (u64, u32) {
         self.segments[0]
     }
 
     /// Returns its only segment; `None` if it has several.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "the first of a constant number")]
+    #[expect(clippy::indexing_slicing, reason = "an array that is not empty")]
     pub(crate) fn single(&self) -> Option<(u64, u32)> {
         (self.count == 1).then_some(self.segments[0])
     }

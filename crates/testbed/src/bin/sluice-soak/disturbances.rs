@@ -77,6 +77,12 @@ impl Disturber {
         Ok(Self { random, counts: BTreeMap::new(), cores, has_spare: false })
     }
 
+    /// Occupies each core with a busy loop, for this time or until the result is dropped.
+    pub fn occupy_cores(&self, lasts: Duration) -> CpuLoad {
+        let period = lasts.min(Duration::from_secs(1));
+        CpuLoad::new(&self.cores, Scheduling::Normal, period, period, lasts)
+    }
+
     /// How often each has happened.
     pub fn counts(&self) -> &BTreeMap<Disturbance, u64> {
         &self.counts
@@ -114,7 +120,7 @@ impl Disturber {
             }
             Disturbance::OtherWork => {
                 let lasts = Duration::from_millis(self.random.u64(200..2000));
-                let _load = CpuLoad::new(&self.cores, Scheduling::Normal, lasts, lasts, lasts);
+                let _load = self.occupy_cores(lasts);
                 sleep(lasts);
                 Ok(())
             }

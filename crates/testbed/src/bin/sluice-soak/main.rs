@@ -40,6 +40,9 @@ struct Arguments {
     /// Less where other work needs the cores.
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(5..=500))]
     traffic: u64,
+    /// Occupy each core with a busy loop for the whole time.
+    #[arg(long)]
+    load: bool,
     /// Run beside test beds of tests, which disturb it, and which it disturbs.
     #[arg(long)]
     beside_others: bool,
@@ -71,7 +74,8 @@ fn run(arguments: &Arguments) -> Result<()> {
     let start = Instant::now();
     let mut network = Network::new(arguments.traffic, arguments.beside_others)?;
     let mut disturber = Disturber::new(seed)?;
-    let mut report = SoakReport::new(seed);
+    let mut report = SoakReport::new(seed, arguments.load);
+    let _load = arguments.load.then(|| disturber.occupy_cores(Duration::MAX));
     let sending = Duration::from_secs(arguments.round);
     let ran = (|| {
         while start.elapsed() < lasts {

@@ -21,6 +21,7 @@ const LATENCY: f64 = 2.0;
 /// All rounds, in order.
 pub struct SoakReport {
     seed: u64,
+    has_load: bool,
     pub rounds: Vec<Round>,
     pub disturbances: BTreeMap<Disturbance, u64>,
 }
@@ -38,8 +39,8 @@ const LOAD: Series = ("load average of the machine", "", |round| round.load_aver
 const PICTURES: [Series; 7] = [MEMORY, OPEN, THREADS, MEDIAN, P99, LOST, LOAD];
 
 impl SoakReport {
-    pub fn new(seed: u64) -> Self {
-        Self { seed, rounds: Vec::new(), disturbances: BTreeMap::new() }
+    pub fn new(seed: u64, has_load: bool) -> Self {
+        Self { seed, has_load, rounds: Vec::new(), disturbances: BTreeMap::new() }
     }
 
     /// Returns the medians of the first and of the last third of the rounds.
@@ -127,9 +128,10 @@ impl SoakReport {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let minutes = self.rounds.last().map_or(0.0, |round| round.minutes);
         let text = format!(
-            "# Soak\n\nWritten by `cargo xtask soak`: {minutes:.0} minutes of one daemon (a build with debug assertions), Linux {}, \
+            "# Soak\n\nWritten by `cargo xtask soak`: {minutes:.0} minutes of one daemon (a build with debug assertions){}, Linux {}, \
              seed {}. What it does and\nchecks is in [reliability.md](reliability.md#soak). Numbers of thirds are medians of \
              rounds; times depend on the machine.\n\n![Memory, descriptors, latency and losses by time](soak.svg)\n\n{}",
+            if self.has_load { " beside a busy loop on each core" } else { "" },
             kernel.trim(),
             self.seed,
             self.markdown()
@@ -191,7 +193,7 @@ mod tests {
             ..Round::default()
         };
         let rounds = (1..=12).map(round).collect();
-        SoakReport { rounds, ..SoakReport::new(7) }
+        SoakReport { rounds, ..SoakReport::new(7, true) }
     }
 
     #[test]
