@@ -19,7 +19,7 @@ use switch::monitor::counters::PfcCount;
 use switch::{EventKind, EventRecord, Severity, Snapshot, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use xdp::PacketSocket;
+use xdp::PacketSender;
 
 use crate::ports::link_monitor::{DeviceKind, Interface};
 
@@ -35,6 +35,7 @@ const PACE: Duration = Duration::from_millis(20);
 struct Sender {
     slot: usize,
     interface: String,
+    interface_index: u32,
     mac: MacAddr,
     is_nic: bool,
     /// True if the port sends no frame and its result is always unknown (the test is off).
@@ -68,6 +69,8 @@ pub struct PfcProbe {
     seen: Vec<(usize, u32)>,
     waiting: VecDeque<Sender>,
     active: Option<ActiveProbe>,
+    /// Sends the frames, once there has been one. It stays open, as a close waits for the kernel.
+    packets: Option<PacketSender>,
     next_check: Instant,
 }
 
@@ -76,7 +79,8 @@ impl PfcProbe {
     /// these interfaces; `None` for a port that is not open.
     pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Option<&Interface>]) -> Self {
         let (waiting, seen) = (VecDeque::new(), Vec::new());
-        let mut probe = Self { wanted, waiting, active: None, next_check: Instant::now(), seen };
+        let mut probe =
+            Self { wanted, waiting, active: None, packets: None, next_check: Instant::now(), seen };
         probe.include(settings, interfaces);
         probe
     }
@@ -96,6 +100,7 @@ impl PfcProbe {
                 self.waiting.push_back(Sender {
                     slot,
                     interface: interface.name.clone(),
+                    interface_index: interface.index,
                     mac: interface.mac,
                     is_nic,
                     is_silent: self.wanted == PfcTest::Off,
@@ -116,7 +121,13 @@ impl PfcProbe {
     /// Sends the next frame, or checks which ports have received the last one. Returns the event to
     /// report, if any.
     pub fn poll(&mut self, snapshot: &Snapshot, now: Instant) -> Option<EventRecord> {
-        self.proceed(snapshot, now, send).map(|(sender, outcome)| describe(&sender, &outcome, snapshot))
+        let packets = self.packets.take().map_or_else(PacketSender::open, Ok);
+        let proceeded = self.proceed(snapshot, now, |sender| match &packets {
+            Ok(packets) => send(packets, sender),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        });
+        self.packets = packets.ok();
+        proceeded.map(|(sender, outcome)| describe(&sender, &outcome, snapshot))
     }
 
     fn proceed(
@@ -168,10 +179,10 @@ fn received(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
     received.map(|(slot, _)| slot).collect()
 }
 
-fn send(sender: &Sender) -> io::Result<()> {
+fn send(packets: &PacketSender, sender: &Sender) -> io::Result<()> {
     let mut frame = [0; FRAME_BYTES];
     Pfc::default().encode(sender.mac, &mut frame);
-    PacketSocket::open(&sender.interface).map_err(io::Error::other)?.send(&frame)
+    packets.send(sender.interface_index, &frame)
 }
 
 fn describe(sender: &Sender, outcome: &ProbeResult, snapshot: &Snapshot) -> EventRecord {
@@ -349,6 +360,7 @@ mod tests {
             let sender = Sender {
                 slot: 1,
                 interface: "e1".to_owned(),
+                interface_index: 1,
                 mac: MacAddr::default(),
                 is_nic,
                 is_silent: false,

@@ -2,9 +2,9 @@
 //! switching core stalls, and the peers of an I/O loop's ports while that loop stalls.
 //!
 //! The threads only read the loops' heartbeats, ask the kernel whether frames wait for a sleeping
-//! loop, and send PFC frames over packet sockets of their own. [`dataplane::guard::stall_detector`]
-//! decides when; the loop cancels the pauses when it runs again. The guard never waits for the
-//! loop, and the loop never waits for the guard.
+//! loop, and send PFC frames over a packet socket of their own.
+//! [`dataplane::guard::stall_detector`] decides when; the loop cancels the pauses when it runs
+//! again. The guard never waits for the loop, and the loop never waits for the guard.
 //!
 //! There are two independent threads, each on a core of its own. Real-time priority does not help
 //! on a core that is busy in softirq (8 ms at a time on kernels that are not preemptible) or that a
@@ -27,7 +27,7 @@ use tracing::warn;
 use wire::bitset::{Set8, Set64};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use xdp::{PacketSocket, RxWatcher, Scheduling, set_scheduling};
+use xdp::{PacketSender, RxWatcher, Scheduling, set_scheduling};
 
 /// Above other threads that are usually real-time on this machine (interrupt threads have 50).
 const PRIORITY: u32 = 60;
@@ -100,10 +100,10 @@ struct GuardedPort {
 pub struct PortTap {
     /// MAC address of the interface.
     pub mac: MacAddr,
+    /// Where PFC frames are sent; a new interface of the same name has another.
+    pub interface_index: u32,
     /// The sockets in which received frames wait.
     pub fds: Vec<RawFd>,
-    /// The socket that sends PFC frames.
-    pub packets: PacketSocket,
 }
 
 impl PauseFrames {
@@ -171,7 +171,7 @@ impl Guard {
     /// waker. All ports are open. There is a thread on each of `cores`, the best core first.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// No thread could be started, or no socket opened.
     pub fn start(
         (loops, waker): (Vec<GuardedLoop>, Waker),
         settings: &SwitchSettings,
@@ -182,16 +182,18 @@ impl Guard {
         let taps = taps.into_iter().map(|tap| Some(Arc::new(tap)));
         let pause_frames = Arc::new(Mutex::new(Arc::new(PauseFrames::of(1, settings, taps))));
         let loops = Arc::new((loops, waker));
+        // Threads that close a socket would wait for the kernel.
+        let sender = Arc::new(PacketSender::open().context("starting the guard")?);
         let mut guard = Self { state: pause_frames, ends: Arc::default(), threads: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
             let times = if number == 0 { 1 } else { SECOND_THREAD_FACTOR };
             let frames = RxWatcher::new().context("starting the guard")?;
             let waker = frames.waker();
             let (pause_frames, ends) = (Arc::clone(&guard.state), Arc::clone(&guard.ends));
-            let (loops, clock) = (Arc::clone(&loops), clock.clone());
+            let (loops, sender, clock) = (Arc::clone(&loops), Arc::clone(&sender), clock.clone());
             let keep_watch = move || {
                 pin_and_prioritize(core);
-                run_thread(&pause_frames, frames, &ends, &loops, (times, &clock));
+                run_thread((&pause_frames, &sender), frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
             guard.threads.push(GuardThread { thread: thread.context("starting the guard")?, waker });
@@ -252,7 +254,7 @@ fn pin_and_prioritize(core: usize) {
 /// Checks the loops repeatedly until the guard or the switching core's loop ends. Waits `times` as
 /// long after each check as the stall detector requests.
 fn run_thread(
-    shared: &Mutex<Arc<PauseFrames>>,
+    (shared, sender): (&Mutex<Arc<PauseFrames>>, &PacketSender),
     mut frames: RxWatcher,
     ends: &AtomicBool,
     (loops, waker): &(Vec<GuardedLoop>, Waker),
@@ -286,7 +288,7 @@ fn run_thread(
             if detector.check(state, frames_wait, refresh_ns, clock()) && watched.heartbeat.state() == state {
                 watched.heartbeat.record_stall(detector.stalled_ns());
                 let sending = switching.active_ports().with(frames.wait(0));
-                if pause_peers(&pause_frames, watched.pauses.and(sending), switching, clock) {
+                if pause_peers((&pause_frames, sender), watched.pauses.and(sending), switching, clock) {
                     // The loop may have fallen asleep meanwhile, and must cancel the pauses sent
                     // for it.
                     waker.wake_by_ref();
@@ -314,7 +316,7 @@ fn run_thread(
 /// Pauses the peers of these ports, each once and then with each refresh. `heartbeat` is that of
 /// the switching core, which cancels the pauses. Returns true if a frame was sent.
 fn pause_peers(
-    pause_frames: &PauseFrames,
+    (pause_frames, sender): (&PauseFrames, &PacketSender),
     ports: Set64,
     heartbeat: &Heartbeat,
     clock: &impl Fn() -> switch::Instant,
@@ -324,7 +326,7 @@ fn pause_peers(
         if let GuardedPort { frame: Some((frame, priorities)), refresh_ns, tap: Some(tap) } = port
             && ports.contains(number)
             && heartbeat.claim(number, *refresh_ns, clock())
-            && tap.packets.send(frame).is_ok()
+            && sender.send(tap.interface_index, frame).is_ok()
         {
             heartbeat.record_sent(number, *priorities, clock());
             has_sent = true;

@@ -20,7 +20,7 @@ use telemetry::{Device, Settings, Sources, Telemetry};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
-use xdp::{PacketSocket, Umem, Waiter, XdpPort};
+use xdp::{Umem, Waiter, XdpPort};
 
 use crate::capabilities::{self, Capabilities};
 use crate::control_loop::running_config::RunningConfig;
@@ -269,8 +269,7 @@ fn taps(
         let Some(interface) = started.open_interface() else { continue };
         let mut fds = Vec::new();
         port.poll_fds(&mut fds);
-        let packets = PacketSocket::open(&interface.name).context("guard")?;
-        taps.push((slot, PortTap { mac: interface.mac, fds, packets }));
+        taps.push((slot, PortTap { mac: interface.mac, interface_index: interface.index, fds }));
     }
     Ok(Some(taps))
 }

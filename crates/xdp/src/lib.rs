@@ -44,7 +44,7 @@ pub use interface::info::{InterfaceInfo, LowerDevice, query};
 pub use interface::offloads::{OffloadWarning, warnings};
 pub use interface::program::XdpMode;
 pub use interface::queues_of;
-pub use packet_socket::PacketSocket;
+pub use packet_socket::{PacketSender, PacketSocket};
 pub use port::XdpPort;
 pub use port::bind_mode::{PortMode, ZeroCopy};
 pub use port::config::PortConfig;

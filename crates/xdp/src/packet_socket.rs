@@ -1,8 +1,12 @@
-//! Packet sockets. One type sends whole frames on an interface, beside the AF_XDP socket of its
-//! port, for threads that must send while the port's loop cannot; on the interface of a host it
-//! exchanges LLDP frames.
+//! Packet sockets. One type sends whole frames on any interface, beside the AF_XDP sockets of
+//! ports, for threads that must send while a port's loop cannot, and must never wait. One is bound
+//! to an interface, where it also exchanges LLDP frames of a host. Another makes an interface
+//! promiscuous for the lifetime of the socket.
 //!
-//! Another makes an interface promiscuous for the lifetime of the socket.
+//! Rule: a thread that must not wait neither binds nor closes a packet socket. To find the
+//! interface takes a lock that the kernel holds while other links change, and a close waits for a
+//! grace period of RCU (the kernel's `net/packet/af_packet.c`): some ten milliseconds, and seconds
+//! on a busy machine.
 //!
 //! Source: packet(7). With protocol 0, a packet socket receives nothing. Sent frames pass through
 //! the interface's queueing discipline, so on a veth whose peer is full they wait there and are not
@@ -57,7 +61,54 @@ fn add_membership(fd: &OwnedFd, index: i32, kind: i32, address: &[u8]) -> io::Re
     set_option(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request)
 }
 
-/// A packet socket that sends frames on one interface.
+/// A packet socket that sends frames on any interface of the network namespace.
+#[derive(Debug)]
+pub struct PacketSender {
+    fd: OwnedFd,
+}
+
+impl PacketSender {
+    /// Opens the socket, in the current network namespace.
+    ///
+    /// # Errors
+    /// This process may not open packet sockets (CAP_NET_RAW).
+    pub fn open() -> Result<PacketSender, Error> {
+        let fd = silent_socket().map_err(|error| Error::kernel("opening a packet socket", error))?;
+        Ok(PacketSender { fd })
+    }
+
+    /// Sends a whole frame, without FCS, on the interface of this index; never blocks.
+    ///
+    /// # Errors
+    /// There is no such interface, it is down, or the kernel did not accept the frame.
+    pub fn send(&self, index: u32, frame: &[u8]) -> io::Result<()> {
+        let address = address_of(index as i32, 0);
+        // SAFETY: buffer and address outlive the call, and the lengths are their own.
+        let sent = unsafe {
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                libc::MSG_DONTWAIT,
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Returns the address of an interface, for frames of this ethertype, none if 0.
+fn address_of(index: i32, ethertype: u16) -> libc::sockaddr_ll {
+    // SAFETY: all zeroes is a valid address of this type; the relevant fields are set below.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = ethertype.to_be();
+    address.sll_ifindex = index;
+    address
+}
+
+/// A packet socket that is bound to one interface.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -98,11 +149,7 @@ impl PacketSocket {
         let failed =
             |what, error| Error::kernel(format!("interface {interface}: {what} a packet socket"), error);
         let fd = silent_socket().map_err(|error| failed("opening", error))?;
-        // SAFETY: all zeroes is a valid address of this type; the relevant fields are set below.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = ethertype.to_be();
-        address.sll_ifindex = link.index;
+        let address = address_of(link.index, ethertype);
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the address is a sockaddr_ll and the length matches.
         let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };

@@ -1,7 +1,7 @@
 //! LLDP of all ports: their agents, and the frames between agents and interfaces.
 //!
 //! Rule: received frames come from the poll loop over bounded rings ([`PuntRings`]), and frames are
-//! sent over a packet socket on the port's interface, beside the queues of the switch: they never
+//! sent over a packet socket, beside the queues of the switch: they never
 //! wait behind data, no pause stops them, and the loop has no further input to record. An agent's
 //! link is up while its interface has a carrier and the poll loop carries frames for it. Source:
 //! docs/dcbx.md, "Frames".
@@ -18,7 +18,9 @@ use config::Negotiated;
 use control::v1;
 use dataplane::PuntRings;
 use switch::EventRecord;
+use tracing::warn;
 use wire::mac::MacAddr;
+use xdp::PacketSender;
 
 use crate::control_loop::running_config::RunningConfig;
 use crate::lldp::agreement_hold_off::AgreementHolds;
@@ -31,6 +33,8 @@ use crate::ports::supervisor::PortSupervisor;
 pub struct Lldp {
     /// Frames that the ports received.
     rings: Arc<PuntRings>,
+    /// Sends the agents' frames; `None` if it could not be opened.
+    sender: Option<PacketSender>,
     /// Start of the agents' clock.
     started: Instant,
     /// Identifies the switch: the address of the first port that had an interface.
@@ -45,8 +49,10 @@ pub struct Lldp {
 impl Lldp {
     /// Creates the agents' owner; `started` is the start of the daemon.
     pub fn new(rings: Arc<PuntRings>, started: Instant) -> Self {
+        let sender = PacketSender::open().inspect_err(|error| warn!(%error, "LLDP sends nothing")).ok();
         Self {
             rings,
+            sender,
             started,
             chassis: None,
             ports: Vec::new(),
@@ -79,7 +85,7 @@ impl Lldp {
             while let Some(frame) = self.rings.pop(slot) {
                 agent.receive(now, frame.bytes());
             }
-            agent.poll(now, slot, &mut self.events);
+            agent.poll(now, slot, self.sender.as_ref(), &mut self.events);
         }
     }
 
@@ -92,7 +98,7 @@ impl Lldp {
     pub fn remove(&mut self, slot: usize) {
         let now = self.now();
         if let Some(mut agent) = self.ports.get_mut(slot).and_then(Option::take) {
-            agent.withdraw(now);
+            agent.withdraw(now, self.sender.as_ref());
         }
         while self.rings.pop(slot).is_some() {}
     }

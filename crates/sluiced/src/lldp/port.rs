@@ -1,4 +1,4 @@
-//! The agent of a port, and the socket that it sends on.
+//! The agent of a port.
 
 use std::time::Duration;
 
@@ -6,10 +6,9 @@ use config::{Config, LldpMode, PortLldp};
 use dcbx::settings::{AdminStatus, DcbxSettings, LocalSystem, PfcMode};
 use dcbx::{Agent, AgentSettings};
 use switch::EventRecord;
-use tracing::warn;
 use wire::lldp::{ChassisId, ManagementAddress};
 use wire::mac::MacAddr;
-use xdp::PacketSocket;
+use xdp::PacketSender;
 
 use crate::lldp::events::EventLimits;
 use crate::ports::link_monitor::Interface;
@@ -38,8 +37,6 @@ pub struct PortAgent {
     is_open: bool,
     /// True if the settings may have changed.
     is_stale: bool,
-    /// `None` while the link is down, or if the socket could not be opened.
-    socket: Option<PacketSocket>,
     /// Time of the next poll; `None` for never.
     next: Option<Duration>,
     limit: EventLimits,
@@ -58,7 +55,6 @@ impl PortAgent {
             interface: identity.interface.clone(),
             is_open: false,
             is_stale: false,
-            socket: None,
             next: Some(Duration::ZERO),
             limit: EventLimits::default(),
             failed_frames: 0,
@@ -90,11 +86,6 @@ impl PortAgent {
 
     fn set_link(&mut self, now: Duration, is_up: bool) {
         self.is_open = is_up;
-        self.socket = None;
-        if is_up && self.mode != LldpMode::Forward {
-            let socket = PacketSocket::open(&self.interface.name);
-            self.socket = socket.inspect_err(|error| warn!(%error, "LLDP sends nothing")).ok();
-        }
         self.agent.set_link(now, is_up);
         self.next = Some(now);
     }
@@ -106,11 +97,17 @@ impl PortAgent {
     }
 
     /// Runs the agent if something is due: sends its frames, and reports its events.
-    pub fn poll(&mut self, now: Duration, slot: usize, events: &mut Vec<EventRecord>) {
+    pub fn poll(
+        &mut self,
+        now: Duration,
+        slot: usize,
+        sender: Option<&PacketSender>,
+        events: &mut Vec<EventRecord>,
+    ) {
         if self.next.is_none_or(|next| now < next) {
             return;
         }
-        self.run(now);
+        self.run(now, sender);
         for event in self.agent.take_events() {
             if self.limit.allows(now, &event) {
                 events.push(super::events::describe(&event).of_port(slot));
@@ -118,25 +115,23 @@ impl PortAgent {
         }
     }
 
-    fn run(&mut self, now: Duration) {
-        if self.socket.is_none() && self.is_open && self.mode != LldpMode::Forward {
-            // A port that forwarded has none.
-            self.socket = PacketSocket::open(&self.interface.name).ok();
-        }
+    /// Runs the agent, and sends its frames while the link is up.
+    fn run(&mut self, now: Duration, sender: Option<&PacketSender>) {
+        let sender = sender.filter(|_| self.is_open);
         let polled = self.agent.poll(now);
         self.next = polled.next;
         for frame in &polled.frames {
-            let sent = self.socket.as_ref().is_some_and(|socket| socket.send(frame).is_ok());
+            let sent = sender.is_some_and(|sender| sender.send(self.interface.index, frame).is_ok());
             self.failed_frames += u64::from(!sent);
         }
     }
 
     /// Sends a shutdown frame, if the port has advertised something.
-    pub fn withdraw(&mut self, now: Duration) {
+    pub fn withdraw(&mut self, now: Duration, sender: Option<&PacketSender>) {
         let mut settings = self.agent.settings().clone();
         settings.lldp.admin = AdminStatus::Off;
         self.agent.configure(now, settings);
-        self.run(now);
+        self.run(now, sender);
     }
 
     /// Events that were left out.

@@ -16,7 +16,6 @@ use dataplane::LoopCommand;
 use switch::{EventKind, EventRecord, SwitchSettings};
 use tracing::{info, warn};
 use wire::mac::MacAddr;
-use xdp::PacketSocket;
 
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::{FsmStep, LinkState, PortAction, PortEvent, PortFsm, PortNotice};
@@ -459,12 +458,12 @@ impl PortSupervisor {
             // The poll loop has detached the port meanwhile. Its sockets are about to be closed,
             // and the guard must not get them.
             TaskResult::Attached { .. } if !port.fsm.is_attaching() => {}
-            TaskResult::Attached { facts, peer, fds, packets } => {
+            TaskResult::Attached { facts, peer, fds } => {
                 let link = facts.link.clone();
                 port.details = PortDetails { link: std::mem::take(&mut port.details.link), ..facts };
                 (port.failure, port.peer) = (None, None);
                 self.update_link(slot, link);
-                self.add_to_guard(slot, fds, packets, settings);
+                self.add_to_guard(slot, fds, settings);
                 self.handle(slot, PortEvent::Attached);
                 self.take_peer(slot, peer);
             }
@@ -487,20 +486,14 @@ impl PortSupervisor {
     }
 
     /// Passes the sockets of a port that has been opened to the guard.
-    fn add_to_guard(
-        &self,
-        slot: usize,
-        fds: Vec<RawFd>,
-        packets: Option<PacketSocket>,
-        settings: &impl Fn() -> SwitchSettings,
-    ) {
+    fn add_to_guard(&self, slot: usize, fds: Vec<RawFd>, settings: &impl Fn() -> SwitchSettings) {
         let (Some(guard), Some(Some(port))) = (&self.guard, self.ports.get(slot)) else { return };
-        let mac = port.interface.as_ref().map(|interface| interface.mac);
-        if port.interface.as_ref().is_some_and(|interface| interface.kind == DeviceKind::VhostUser) {
-            return; // a queue that no loop reads loses nothing
-        }
-        match packets.zip(mac) {
-            Some((packets, mac)) => guard.add_port(slot, PortTap { mac, fds, packets }, &settings()),
+        match &port.interface {
+            // A queue that no loop reads loses nothing.
+            Some(interface) if interface.kind == DeviceKind::VhostUser => {}
+            Some(Interface { mac, index, .. }) => {
+                guard.add_port(slot, PortTap { mac: *mac, interface_index: *index, fds }, &settings());
+            }
             None => warn!(interface = port.details.interface, "the guard cannot send PFC for this port"),
         }
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use control::{PortDetails, v1};
 use virtio::VhostLink;
 use wire::mac::MacAddr;
-use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
+use xdp::{OffloadWarning, PortMode, SocketHandoff, XdpMode, XdpPort};
 
 use crate::host_settings::ChangedSettings;
 use crate::ports::vhost;
@@ -54,8 +54,6 @@ pub enum TaskResult {
         peer: Option<MacAddr>,
         /// Descriptors that become readable when a frame arrives, until the port is closed.
         fds: Vec<RawFd>,
-        /// Sends PFC frames of the guard while the poll loop cannot.
-        packets: Option<PacketSocket>,
     },
     /// The sockets could not be opened, or the program not attached, for this reason.
     Failed(String),
@@ -201,8 +199,7 @@ fn perform(opener: &mut xdp::PortOpener, changed: &mut ChangedSettings, task: Ta
         Task::Prepare(most_queues) => opener.prepare(most_queues).map(TaskResult::Opened),
         Task::Attach => opener.attach().map(|fds| {
             let (facts, peer) = details(opener);
-            let packets = PacketSocket::open(opener.interface()).ok();
-            TaskResult::Attached { facts, peer, fds, packets }
+            TaskResult::Attached { facts, peer, fds }
         }),
     };
     Some(done.unwrap_or_else(|error| TaskResult::Failed(error.to_string())))
@@ -214,12 +211,9 @@ fn perform_vhost(path: &str, link: &VhostLink, task: &Task) -> Option<TaskResult
     match task {
         Task::Assign(_) => Some(TaskResult::Assigned),
         Task::Open(_) | Task::Prepare(_) => Some(TaskResult::Opened(1)),
-        Task::Attach => Some(TaskResult::Attached {
-            facts: vhost::details(path),
-            peer: None,
-            fds: Vec::new(),
-            packets: None,
-        }),
+        Task::Attach => {
+            Some(TaskResult::Attached { facts: vhost::details(path), peer: None, fds: Vec::new() })
+        }
         Task::Close => {
             link.clear_detached();
             Some(TaskResult::Closed)

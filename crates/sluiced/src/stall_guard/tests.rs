@@ -19,6 +19,8 @@ use super::*;
 /// Fails a test that would otherwise wait indefinitely; no result depends on it.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PORTS: usize = 2;
+/// Index of the loopback interface, the first of each namespace.
+const LOOPBACK: u32 = 1;
 const FILE: &str = r#"
 [port-defaults]
 speed = "10G"
@@ -57,8 +59,8 @@ impl Watched {
         let (readers, rings): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| nix::unistd::pipe().unwrap()).unzip();
         let taps = readers.iter().map(|ring| PortTap {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            interface_index: LOOPBACK,
             fds: vec![ring.as_raw_fd()],
-            packets: PacketSocket::open("lo").unwrap(),
         });
         let heartbeat = Arc::new(Heartbeat::default());
         let all = Set64::first_n(PORTS);
@@ -206,8 +208,8 @@ fn a_port_that_was_removed_is_paused_no_more_and_one_that_is_added_is() {
     watched.until_sent(1);
     let tap = PortTap {
         mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        interface_index: LOOPBACK,
         fds: vec![watched.readers[1].as_raw_fd()],
-        packets: PacketSocket::open("lo").unwrap(),
     };
     watched.guard.add_port(1, tap, &watched.settings);
     watched.until_sent(2);

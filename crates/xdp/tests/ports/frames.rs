@@ -3,7 +3,7 @@
 use crate::common::{Host, KINDS, Netns, cross_both_ways, finish, frame, setup_of, until};
 use dataplane::Port;
 use switch::FrameMemory;
-use xdp::{Umem, XdpMode, XdpPort};
+use xdp::{PacketSender, Umem, XdpMode, XdpPort};
 
 #[test]
 fn frames_pass_unchanged_in_both_directions() {
@@ -31,5 +31,32 @@ fn frames_pass_unchanged_in_both_directions() {
             assert_eq!(umem.free_frames(), 16384);
             assert_eq!(umem.check().unwrap().free, 16384);
         }
+    });
+}
+
+/// The socket of a guard and of LLDP: it is bound to no interface, so what happens to one does not
+/// touch the others, and there is nothing to close.
+#[test]
+fn one_packet_socket_sends_on_every_interface() {
+    let space = Netns::with_pairs(2);
+    space.inside(|| {
+        let indexes = ["p0", "p1"].map(|name| nix::net::if_::if_nametoindex(name).unwrap());
+        let hosts = ["h0", "h1"].map(Host::new);
+        let sender = PacketSender::open().unwrap();
+        let frame =
+            |number: u8| [&[0xff; 6][..], &[2, 0, 0, 0, 0, number], &[0x88, 0xb5], &[number; 46]].concat();
+        let arrives = |host: &Host, sent: &[u8]| {
+            until("the frame arrives", || host.receive().is_some_and(|received| received == sent));
+        };
+        for number in 0..2 {
+            sender.send(indexes[usize::from(number)], &frame(number)).unwrap();
+            arrives(&hosts[usize::from(number)], &frame(number));
+        }
+        space.ip("link set p0 down");
+        assert_eq!(sender.send(indexes[0], &frame(2)).unwrap_err().raw_os_error(), Some(libc::ENETDOWN));
+        space.ip("link del p0");
+        assert_eq!(sender.send(indexes[0], &frame(3)).unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        sender.send(indexes[1], &frame(4)).unwrap();
+        arrives(&hosts[1], &frame(4));
     });
 }
