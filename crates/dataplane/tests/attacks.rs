@@ -239,7 +239,7 @@ fn oversize_frames() {
 fn a_flood_of_broadcasts() {
     let (_, before, after) = under_attack(settings(), |_| frame(MacAddr::BROADCAST, mac(ATTACKER), 300));
     let refused = dropped((&before, &after), ATTACKER, DropReason::IngressLossy);
-    assert_eq!(after.flood_copies - before.flood_copies + refused, SENT, "to two ports each");
+    assert_eq!(after.flood_copies - before.flood_copies + refused, SENT, "each makes one copy beside itself");
     assert!(refused > 0, "there is no cell for all of them");
     lab::conserved(&after);
 }

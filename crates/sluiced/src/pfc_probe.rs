@@ -69,7 +69,7 @@ pub struct PfcProbe {
     seen: Vec<(usize, u32)>,
     waiting: VecDeque<Sender>,
     active: Option<ActiveProbe>,
-    /// Sends the frames, once there has been one. It stays open, as a close waits for the kernel.
+    /// Sends the frames. It stays open, as a close waits for the kernel.
     packets: Option<PacketSender>,
     next_check: Instant,
 }
@@ -79,8 +79,14 @@ impl PfcProbe {
     /// these interfaces; `None` for a port that is not open.
     pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Option<&Interface>]) -> Self {
         let (waiting, seen) = (VecDeque::new(), Vec::new());
-        let mut probe =
-            Self { wanted, waiting, active: None, packets: None, next_check: Instant::now(), seen };
+        let mut probe = Self {
+            wanted,
+            waiting,
+            active: None,
+            packets: PacketSender::open().ok(),
+            next_check: Instant::now(),
+            seen,
+        };
         probe.include(settings, interfaces);
         probe
     }
@@ -93,6 +99,9 @@ impl PfcProbe {
             let Some(interface) = interface.filter(|it| !self.seen.contains(&(slot, it.index))) else {
                 continue;
             };
+            if interface.kind == DeviceKind::VhostUser {
+                continue; // there is no interface to send on
+            }
             self.seen.retain(|(seen, _)| *seen != slot);
             self.seen.push((slot, interface.index));
             let is_nic = interface.kind == DeviceKind::Hardware;
@@ -250,6 +259,13 @@ mod tests {
         let interfaces: Vec<_> =
             ["e0", "e1", "v0"].into_iter().zip(kinds).map(|(n, k)| interface(n, k)).collect();
         PfcProbe::new(wanted, &settings, &interfaces.iter().map(Some).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_guest_is_not_probed() {
+        let settings = config::parse("test.toml", FILE).unwrap().switch;
+        let guest = interface("/run/guest.sock", DeviceKind::VhostUser);
+        assert!(PfcProbe::new(PfcTest::All, &settings, &[Some(&guest); 3]).waiting.is_empty());
     }
 
     /// PFC frames received by each port, and how often they paused a priority.

@@ -2,7 +2,7 @@
 //! switching core stalls, and the peers of an I/O loop's ports while that loop stalls.
 //!
 //! The threads only read the loops' heartbeats, ask the kernel whether frames wait for a sleeping
-//! loop, and send PFC frames over a packet socket of their own.
+//! loop, and send PFC frames over packet sockets of their own, one for each slot of a port.
 //! [`dataplane::guard::stall_detector`] decides when; the loop cancels the pauses when it runs
 //! again. The guard never waits for the loop, and the loop never waits for the guard.
 //!
@@ -22,6 +22,7 @@ use anyhow::{Context, Result};
 use dataplane::guard::stall_detector::{NextCheck, StallDetector};
 use dataplane::{ChannelMonitor, Heartbeat, LoopState};
 use switch::pfc::tx::PfcTiming;
+use switch::settings::MAX_PORTS;
 use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
 use wire::bitset::{Set8, Set64};
@@ -182,18 +183,21 @@ impl Guard {
         let taps = taps.into_iter().map(|tap| Some(Arc::new(tap)));
         let pause_frames = Arc::new(Mutex::new(Arc::new(PauseFrames::of(1, settings, taps))));
         let loops = Arc::new((loops, waker));
-        // Threads that close a socket would wait for the kernel.
-        let sender = Arc::new(PacketSender::open().context("starting the guard")?);
+        // One for each port that there can be: what waits for one takes no room from another. They
+        // stay open, as a thread that closed the socket of a removed port would wait for the
+        // kernel.
+        let senders: Result<Vec<_>, _> = (0..MAX_PORTS).map(|_| PacketSender::open()).collect();
+        let senders = Arc::new(senders.context("starting the guard")?);
         let mut guard = Self { state: pause_frames, ends: Arc::default(), threads: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
             let times = if number == 0 { 1 } else { SECOND_THREAD_FACTOR };
             let frames = RxWatcher::new().context("starting the guard")?;
             let waker = frames.waker();
             let (pause_frames, ends) = (Arc::clone(&guard.state), Arc::clone(&guard.ends));
-            let (loops, sender, clock) = (Arc::clone(&loops), Arc::clone(&sender), clock.clone());
+            let (loops, senders, clock) = (Arc::clone(&loops), Arc::clone(&senders), clock.clone());
             let keep_watch = move || {
                 pin_and_prioritize(core);
-                run_thread((&pause_frames, &sender), frames, &ends, &loops, (times, &clock));
+                run_thread((&pause_frames, &senders), frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
             guard.threads.push(GuardThread { thread: thread.context("starting the guard")?, waker });
@@ -254,7 +258,7 @@ fn pin_and_prioritize(core: usize) {
 /// Checks the loops repeatedly until the guard or the switching core's loop ends. Waits `times` as
 /// long after each check as the stall detector requests.
 fn run_thread(
-    (shared, sender): (&Mutex<Arc<PauseFrames>>, &PacketSender),
+    (shared, senders): (&Mutex<Arc<PauseFrames>>, &[PacketSender]),
     mut frames: RxWatcher,
     ends: &AtomicBool,
     (loops, waker): &(Vec<GuardedLoop>, Waker),
@@ -288,7 +292,7 @@ fn run_thread(
             if detector.check(state, frames_wait, refresh_ns, clock()) && watched.heartbeat.state() == state {
                 watched.heartbeat.record_stall(detector.stalled_ns());
                 let sending = switching.active_ports().with(frames.wait(0));
-                if pause_peers((&pause_frames, sender), watched.pauses.and(sending), switching, clock) {
+                if pause_peers((&pause_frames, senders), watched.pauses.and(sending), switching, clock) {
                     // The loop may have fallen asleep meanwhile, and must cancel the pauses sent
                     // for it.
                     waker.wake_by_ref();
@@ -316,13 +320,13 @@ fn run_thread(
 /// Pauses the peers of these ports, each once and then with each refresh. `heartbeat` is that of
 /// the switching core, which cancels the pauses. Returns true if a frame was sent.
 fn pause_peers(
-    (pause_frames, sender): (&PauseFrames, &PacketSender),
+    (pause_frames, senders): (&PauseFrames, &[PacketSender]),
     ports: Set64,
     heartbeat: &Heartbeat,
     clock: &impl Fn() -> switch::Instant,
 ) -> bool {
     let mut has_sent = false;
-    for (number, port) in pause_frames.ports.iter().enumerate() {
+    for (number, (port, sender)) in pause_frames.ports.iter().zip(senders).enumerate() {
         if let GuardedPort { frame: Some((frame, priorities)), refresh_ns, tap: Some(tap) } = port
             && ports.contains(number)
             && heartbeat.claim(number, *refresh_ns, clock())

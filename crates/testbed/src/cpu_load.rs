@@ -33,7 +33,7 @@ impl CpuLoad {
                 let began = Instant::now();
                 while !ends.load(Relaxed) && began.elapsed() < longest {
                     let start = Instant::now();
-                    while start.elapsed() < busy {
+                    while start.elapsed() < busy && began.elapsed() < longest && !ends.load(Relaxed) {
                         std::hint::spin_loop();
                     }
                     sleep(period.saturating_sub(start.elapsed()));

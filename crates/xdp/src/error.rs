@@ -31,7 +31,7 @@ pub enum Error {
     /// Another AF_XDP socket is bound to an RX queue of the interface.
     #[error(
         "interface {interface}, queue {queue}: another AF_XDP socket is bound to it; stop the program that \
-         uses this interface (or try again: the kernel releases the queue of a closed socket late on a busy machine)"
+         uses this interface. If there is none, try again: a busy kernel releases the queue of a closed socket late"
     )]
     QueueBusy {
         /// Name of the interface.

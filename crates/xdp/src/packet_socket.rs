@@ -77,7 +77,8 @@ impl PacketSender {
         Ok(PacketSender { fd })
     }
 
-    /// Sends a whole frame, without FCS, on the interface of this index; never blocks.
+    /// Sends a whole frame, without FCS, on the interface of this index. Never waits for room: the
+    /// frames that interfaces still hold fill the socket's buffer, whichever these are.
     ///
     /// # Errors
     /// There is no such interface, it is down, or the kernel did not accept the frame.

@@ -2,10 +2,11 @@
 //! of a veth, and IPv6 of the host's own stack (docs/behavior.md, "The host's own stack"). Whatever
 //! ends the daemon, they are as before.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testbed::{Daemon, Endpoint, Namespace, Testbed, eventually, port};
@@ -112,7 +113,8 @@ fn ends_by(
     daemon.until("frames move", |now| (port(now, "b").ok()?.transmitted?.frames > 100).then_some(()))?;
     let record = daemon.socket().with_extension("sock.restore");
     daemon.process().signal(death)?;
-    daemon.process().wait(Duration::ZERO)?;
+    let status = daemon.process().wait(Duration::ZERO)?;
+    ensure!(status.signal() == Some(death as i32), "it ended with {status}");
     are_again(switch, before)?;
     assert!(!record.exists());
     eventually("the restorer has ended", || Ok(kill(helper, None).err().map(drop)))?;

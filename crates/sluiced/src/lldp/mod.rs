@@ -1,10 +1,10 @@
 //! LLDP of all ports: their agents, and the frames between agents and interfaces.
 //!
 //! Rule: received frames come from the poll loop over bounded rings ([`PuntRings`]), and frames are
-//! sent over a packet socket, beside the queues of the switch: they never
-//! wait behind data, no pause stops them, and the loop has no further input to record. An agent's
-//! link is up while its interface has a carrier and the poll loop carries frames for it. Source:
-//! docs/dcbx.md, "Frames".
+//! sent over a packet socket for each slot, beside the queues of the switch: they never wait behind
+//! data, no pause stops them, and the loop has no further input to record. An agent's link is up
+//! while its interface has a carrier and the poll loop carries frames for it. Source: docs/dcbx.md,
+//! "Frames".
 
 mod agreement_hold_off;
 mod events;
@@ -33,8 +33,9 @@ use crate::ports::supervisor::PortSupervisor;
 pub struct Lldp {
     /// Frames that the ports received.
     rings: Arc<PuntRings>,
-    /// Sends the agents' frames; `None` if it could not be opened.
-    sender: Option<PacketSender>,
+    /// What the agents send on, by slot; `None` if it could not be opened yet. They stay open, as a
+    /// close waits for the kernel.
+    senders: Vec<Option<PacketSender>>,
     /// Start of the agents' clock.
     started: Instant,
     /// Identifies the switch: the address of the first port that had an interface.
@@ -49,10 +50,9 @@ pub struct Lldp {
 impl Lldp {
     /// Creates the agents' owner; `started` is the start of the daemon.
     pub fn new(rings: Arc<PuntRings>, started: Instant) -> Self {
-        let sender = PacketSender::open().inspect_err(|error| warn!(%error, "LLDP sends nothing")).ok();
         Self {
             rings,
-            sender,
+            senders: Vec::new(),
             started,
             chassis: None,
             ports: Vec::new(),
@@ -77,6 +77,12 @@ impl Lldp {
             let identity = port::Identity { chassis, config: live.config(), number, interface };
             if self.ports.len() <= slot {
                 self.ports.resize_with(slot + 1, || None);
+                self.senders.resize_with(slot + 1, || None);
+            }
+            let sender = &mut self.senders[slot];
+            if sender.is_none() {
+                let opened = PacketSender::open();
+                *sender = opened.inspect_err(|error| warn!(%error, "LLDP sends nothing")).ok();
             }
             let agent = self.ports[slot].get_or_insert_with(|| PortAgent::new(&identity));
             // The port of a NIC that settles is open without a carrier.
@@ -85,7 +91,7 @@ impl Lldp {
             while let Some(frame) = self.rings.pop(slot) {
                 agent.receive(now, frame.bytes());
             }
-            agent.poll(now, slot, self.sender.as_ref(), &mut self.events);
+            agent.poll(now, slot, sender.as_ref(), &mut self.events);
         }
     }
 
@@ -98,7 +104,7 @@ impl Lldp {
     pub fn remove(&mut self, slot: usize) {
         let now = self.now();
         if let Some(mut agent) = self.ports.get_mut(slot).and_then(Option::take) {
-            agent.withdraw(now, self.sender.as_ref());
+            agent.withdraw(now, self.senders.get(slot).and_then(Option::as_ref));
         }
         while self.rings.pop(slot).is_some() {}
     }

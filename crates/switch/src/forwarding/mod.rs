@@ -6,7 +6,7 @@
 pub mod classifier;
 #[expect(
     clippy::indexing_slicing,
-    reason = "by slot, which a hash masked to the table or a link of it gives"
+    reason = "by slot, as wide as the table; by port, which the switch numbers"
 )]
 pub(crate) mod fdb;
 pub(crate) mod parsed_frame;

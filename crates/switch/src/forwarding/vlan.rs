@@ -43,7 +43,7 @@ pub struct VlanTable {
 
 impl VlanTable {
     /// Returns the VLANs of these ports; `None` if no port has any.
-    #[expect(clippy::indexing_slicing, reason = "a remainder")]
+    #[expect(clippy::indexing_slicing, reason = "a VID, modulo the length of the table")]
     pub fn from_settings(ports: &[PortSettings]) -> Option<Box<Self>> {
         if ports.iter().all(|port| port.vlan == VlanSettings::Transparent) {
             return None;
@@ -61,7 +61,7 @@ impl VlanTable {
 
     /// Returns the member ports of a VLAN.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "a remainder")]
+    #[expect(clippy::indexing_slicing, reason = "a VID, modulo the length of the table")]
     pub fn members(&self, vid: u16) -> Set64 {
         self.members[usize::from(vid) % VIDS]
     }

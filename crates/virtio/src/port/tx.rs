@@ -205,7 +205,7 @@ fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> 
 #[cold]
 #[expect(
     clippy::indexing_slicing,
-    reason = "no more is done than the frame has, and no more buffers are used than it may have"
+    reason = "no more is copied than the frame has, and buffers are counted up to the most"
 )]
 fn fill_more(
     queue: &mut Queue,

@@ -28,7 +28,7 @@ pub(crate) struct Rings {
 
 /// How long a busy queue is retried: the kernel releases the queue of a closed socket a moment
 /// after the close, in a worker thread, which waits for a core as others do.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`. The mode applies
 /// to the first socket on the UMEM.

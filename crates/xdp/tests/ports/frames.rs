@@ -34,8 +34,7 @@ fn frames_pass_unchanged_in_both_directions() {
     });
 }
 
-/// The socket of a guard and of LLDP: it is bound to no interface, so what happens to one does not
-/// touch the others, and there is nothing to close.
+/// A socket that is bound to no interface need not be closed when one goes.
 #[test]
 fn one_packet_socket_sends_on_every_interface() {
     let space = Netns::with_pairs(2);
