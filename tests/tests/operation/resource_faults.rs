@@ -148,9 +148,7 @@ fn a_daemon_without_file_descriptors_goes_on() -> Result<()> {
     let pid = daemon.process().pid();
     let open = || Ok::<_, std::io::Error>(fs::read_dir(format!("/proc/{pid}/fd"))?.count());
     let most = open()? + SPARE;
-    let mut limit = Command::new("prlimit");
-    let limited = limit.args([&format!("--pid={pid}"), &format!("--nofile={most}")]).status()?;
-    ensure!(limited.success(), "prlimit");
+    limit(pid, &format!("--nofile={most}"))?;
     let text = fs::read_to_string(daemon.config())?;
     let (seconds, run) = incast.run_while(&daemon, || {
         let clients: Vec<UnixStream> =
@@ -186,9 +184,7 @@ fn clients_and_reloads_take_less_than_64_mib() -> Result<()> {
         let size = memory_kib(pid, "VmSize")?;
         (size, size + (64 << 10))
     };
-    let mut limit = Command::new("prlimit");
-    let limited = limit.args([&format!("--pid={pid}"), &format!("--as={}", limit_kib << 10)]).status()?;
-    ensure!(limited.success(), "prlimit");
+    limit(pid, &format!("--as={}", limit_kib << 10))?;
     let text = fs::read_to_string(daemon.config())?;
     let (peak_kib, run) = incast.run_while(&daemon, || {
         for round in 0..10 {
@@ -219,15 +215,9 @@ fn a_reload_for_which_memory_is_refused_changes_nothing() -> Result<()> {
     let mut operator = BlockingClient::connect(daemon.socket())?;
     operator.snapshot()?;
     let pid = daemon.process().pid();
-    let limit_to = |bytes: &str| -> Result<()> {
-        let mut limit = Command::new("prlimit");
-        let limited = limit.args([&format!("--pid={pid}"), &format!("--as={bytes}:unlimited")]).status()?;
-        ensure!(limited.success(), "prlimit");
-        Ok(())
-    };
     let text = fs::read_to_string(daemon.config())?;
     let (refused, run) = incast.run_while(&daemon, || {
-        limit_to(&((memory_kib(pid, "VmSize")? << 10) + (16 << 20)).to_string())?;
+        limit(pid, &format!("--as={}:unlimited", (memory_kib(pid, "VmSize")? << 10) + (16 << 20)))?;
         fs::write(daemon.config(), text.clone() + &port_config("d", "1G"))?;
         let refused = operator.execute(control::Command::Reload).expect_err("no memory").to_string();
         let ports = operator.snapshot()?.ports.len();
@@ -236,7 +226,7 @@ fn a_reload_for_which_memory_is_refused_changes_nothing() -> Result<()> {
         daemon.until("frames flow", |now| {
             (frames(port(now, "c").ok()?.transmitted) > before + 1000).then_some(())
         })?;
-        limit_to("unlimited")?;
+        limit(pid, "--as=unlimited")?;
         let added = sluice(&daemon, &["reload"])?;
         ensure!(added == "port.d: added\n", "{added}");
         Ok(refused)
@@ -245,6 +235,13 @@ fn a_reload_for_which_memory_is_refused_changes_nothing() -> Result<()> {
     ensure!(refused.contains("a reload may need 48 MiB of memory"), "{refused}");
     lossless(&run)?;
     daemon.stop().map(drop)
+}
+
+/// Sets a limit of a process, an option of prlimit(1).
+fn limit(pid: u32, option: &str) -> Result<()> {
+    let status = Command::new("prlimit").args([&format!("--pid={pid}"), option]).status()?;
+    ensure!(status.success(), "prlimit {option}");
+    Ok(())
 }
 
 /// Returns a line of a process's status, in KiB.

@@ -82,7 +82,11 @@ impl Lldp {
             let sender = &mut self.senders[slot];
             if sender.is_none() {
                 let opened = PacketSender::open();
-                *sender = opened.inspect_err(|error| warn!(%error, "LLDP sends nothing")).ok();
+                // Once: it is tried again at each poll, and frames that are not sent are counted.
+                if let (Err(error), None) = (&opened, &self.ports[slot]) {
+                    warn!(%error, interface = interface.name, "LLDP sends nothing");
+                }
+                *sender = opened.ok();
             }
             let agent = self.ports[slot].get_or_insert_with(|| PortAgent::new(&identity));
             // The port of a NIC that settles is open without a carrier.
