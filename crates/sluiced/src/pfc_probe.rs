@@ -21,7 +21,7 @@ use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::PacketSender;
 
-use crate::ports::link_monitor::{DeviceKind, Interface};
+use crate::ports::interface::{DeviceKind, Interface};
 
 /// The most time that a frame may take to be received and counted.
 const PATIENCE: Duration = Duration::from_millis(200);

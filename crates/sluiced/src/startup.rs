@@ -33,7 +33,8 @@ use crate::log::Log;
 use crate::loop_threads::{LoopThreads, check_core, guard_cores};
 use crate::pfc_probe;
 use crate::ports::core_assignment::{AssignedPorts, assign, watched};
-use crate::ports::link_monitor::{LinkMonitor, look_up};
+use crate::ports::interface::look_up;
+use crate::ports::link_monitor::LinkMonitor;
 use crate::ports::open_ports::{self, OpenPorts};
 use crate::ports::supervisor::{PortSupervisor, StartedPort};
 use crate::ports::vhost::VhostSockets;
@@ -92,13 +93,9 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
     let queues_set_aside = open_ports::queues_set_aside(config, &interfaces);
-    let mut links = LinkMonitor::new()?;
-    for (slot, (name, interface)) in config.interfaces.iter().zip(&interfaces).enumerate() {
-        links.add(slot, name, interface.as_ref());
-    }
     let mut changed = ChangedSettings::new(&config.control.path)?;
     let mut open = OpenPorts::open(config, &interfaces, strict, &mut changed)?;
-    let ports_at_start = open.started(config, interfaces);
+    let ports_at_start = open.started(config, interfaces.clone());
     let queues: Vec<u32> = ports_at_start.iter().map(|port| port.queues).collect();
     let live = live.with_queues(&queues);
     let (listener, socket_file) = control_socket::bind(&config.control.path, permissions)?;
@@ -119,7 +116,11 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     for &core in cores {
         xdp::exclude_core(core).context("keeping other threads off the loops' cores")?;
     }
-    // After it, as the sockets have threads.
+    // After it, as these have threads.
+    let mut links = LinkMonitor::start()?;
+    for (slot, (name, interface)) in config.interfaces.iter().zip(&interfaces).enumerate() {
+        links.add(slot, name, interface.as_ref());
+    }
     let (vhost, vhost_ports) = VhostSockets::open(config)?;
     let worker = PortWorker::start(&mut open.ports, changed, vhost.links())?;
     let AssignedPorts { ports, io_loops: lines, bell } =

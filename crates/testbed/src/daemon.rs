@@ -63,8 +63,8 @@ pub struct Daemon {
 }
 
 /// Returns the path of a program of this project, in `SLUICE_BIN_DIR` if that is set, or else
-/// beside this program, in the `sbin` beside its folder, where a package has the daemon, or in
-/// `PATH`.
+/// beside this program, among the examples, in the `sbin` beside its folder, where a package has
+/// the daemon, or in `PATH`.
 pub fn binary(name: &str) -> Result<PathBuf> {
     let dirs = match std::env::var_os("SLUICE_BIN_DIR") {
         Some(dir) => vec![PathBuf::from(dir)],
@@ -72,7 +72,7 @@ pub fn binary(name: &str) -> Result<PathBuf> {
             let here = std::env::current_exe()?;
             let dir = here.parent().context("a program lies in a directory")?;
             let dir = if dir.ends_with("deps") { dir.join("..") } else { dir.to_path_buf() };
-            let mut dirs = vec![dir.clone(), dir.join("../sbin")];
+            let mut dirs = vec![dir.clone(), dir.join("examples"), dir.join("../sbin")];
             dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
             dirs
         }

@@ -1,11 +1,15 @@
 //! Ports that are added and removed while others carry no-drop frames, on real veths: interfaces
 //! that are deleted and made again, and ports that a reload removes and adds.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use host::report::HostReport;
-use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, eventually, idle, port};
+use nix::unistd::Pid;
+use testbed::{
+    Daemon, Endpoint, Host, Namespace, Process, Testbed, binary, eventually, idle, port, thread_named,
+};
 use tests::{AMPLE_HEADROOM_CELLS, flow, group_config, port_config, sluice, switch_config};
 
 /// How long A and B exchange frames.
@@ -271,4 +275,44 @@ fn no_drop_frames_that_the_kernel_loses_are_reported_by_name() -> Result<()> {
     let totals = daemon.stop()?;
     assert!(totals.contains("every frame is accounted for"), "{totals}");
     Ok(())
+}
+
+/// Another program holds the kernel's lock of all interfaces (RTNL) while a reload adds a port. The
+/// reload waits; other clients are answered, and no frame is lost.
+#[test]
+fn clients_are_answered_while_another_program_holds_the_lock_of_interfaces() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    let (c, d) = (bed.linux_host(&switch, "c")?, bed.linux_host(&switch, "d")?);
+    let config = Pair::config() + &port_config("d", "1G") + "\n[dataplane]\nspare_ports = 1\n";
+    let mut daemon = bed.daemon(&switch, &config)?;
+    let pair = Pair::start(&bed, &daemon, &a, &b)?;
+    let with = std::fs::read_to_string(daemon.config())? + &port_config("c", "1G");
+    std::fs::write(daemon.config(), with)?;
+
+    let mut lock = Process::start("hold_rtnl", &mut Command::new(binary("hold_rtnl")?))?;
+    lock.wait_for("the lock is held", |line| (line == "held").then_some(()))?;
+    let mut reload = Command::new(binary("sluice")?);
+    let mut reload = Process::start("reload", reload.arg("reload").arg("--socket").arg(daemon.socket()))?;
+    for name in ["port-worker", "link-monitor"] {
+        let thread = thread_named(&mut daemon, name)?;
+        eventually(&format!("{name} waits for the lock"), || Ok(is_blocked(thread)?.then_some(())))?;
+    }
+    sluice(&daemon, &["show", "ports"])?;
+    assert_eq!(daemon.snapshot()?.ports.len(), 3);
+    assert!(reload.is_running()?, "{}", reload.log());
+
+    lock.send_line("")?;
+    assert!(reload.wait(Duration::from_secs(30))?.success(), "{}", reload.log());
+    assert_eq!(reload.stdout(), ["port.c: added"]);
+    reaches(&c, &d)?;
+    pair.lost_nothing(&daemon)?;
+    daemon.stop().map(drop)
+}
+
+/// True if a thread waits inside the kernel, where nothing interrupts it.
+fn is_blocked(thread: Pid) -> Result<bool> {
+    // `PID (NAME) STATE …`; see proc(5).
+    Ok(std::fs::read_to_string(format!("/proc/{thread}/stat"))?.contains(") D "))
 }

@@ -81,7 +81,7 @@ const DATA: [&str; 3] = ["/etc/libibverbs.d", "/usr/lib/x86_64-linux-gnu/libibve
 
 /// The built programs.
 pub struct Programs {
-    /// The project's own programs.
+    /// The project's own programs, and those that tests run.
     ours: Vec<PathBuf>,
     /// Test programs and their names. Two packages may have one of the same name.
     tests: Vec<(PathBuf, String)>,
@@ -96,22 +96,22 @@ impl Programs {
     }
 }
 
-/// Builds `sluiced`, `sluice` and test programs, all at once and for the whole workspace: so
+/// Builds `sluiced`, `sluice`, test programs and what these run, all at once and for the whole workspace: so
 /// dependencies are built once, with the features that `cargo test --workspace` gives them.
 pub fn build_programs(tests: &[String]) -> Result<Programs> {
     log("building");
     let mut command = cargo();
-    command.args(["build", "--workspace", "--bins", "--message-format", "json"]);
+    command.args(["build", "--workspace", "--bins", "--examples", "--message-format", "json"]);
     command.args(tests.iter().flat_map(|test| ["--test", test]));
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "the programs do not build");
     let messages = String::from_utf8_lossy(&output.stdout);
     let tools: &[&str] = if tests.iter().all(|test| test == "nic") { &[] } else { &OTHER_TOOLS };
     let mut programs = Programs { ours: Vec::new(), tests: Vec::new(), tools };
-    for name in ["sluiced", "sluice"] {
+    for name in ["sluiced", "sluice", "hold_rtnl"] {
         programs.ours.extend(executables(&messages, name));
     }
-    ensure!(programs.ours.len() == 2, "cargo does not print where it put sluiced and sluice");
+    ensure!(programs.ours.len() == 3, "cargo does not print where it put sluiced and sluice");
     for test in tests {
         let found = executables(&messages, test);
         ensure!(!found.is_empty(), "cargo does not print where it put {test}");

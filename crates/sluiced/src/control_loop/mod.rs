@@ -31,7 +31,7 @@ use crate::lldp::Lldp;
 use crate::log::Log;
 use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
-use crate::ports::link_monitor::{LinkEvent, LinkMonitor, look_up};
+use crate::ports::link_monitor::{LinkMonitor, LookUp};
 use crate::ports::supervisor::PortSupervisor;
 use crate::ports::vhost::is_socket;
 use crate::service::ServiceManager;
@@ -125,8 +125,20 @@ struct ActiveCommand {
     stage: CommandStage,
 }
 
+impl ActiveCommand {
+    /// True if nothing has been begun, as the kernel has not answered yet.
+    fn is_looking_up(&self) -> bool {
+        matches!(self.stage, CommandStage::LookingAt(..) | CommandStage::LookingUp(_))
+    }
+}
+
 /// Progress of a command.
 enum CommandStage {
+    /// The interface of the port in this slot is being looked up, as the command is to bring the
+    /// port up. Nothing else has begun.
+    LookingAt(usize, LookUp),
+    /// The interfaces of the ports that the command adds are being looked up.
+    LookingUp(LookUp),
     /// The ports that the command adds are being opened. The poll loop gets its command after that.
     Opening(LoopCommand),
     /// The command has been sent to the poll loop.
@@ -141,8 +153,8 @@ pub struct ControlLoop {
     handle: Handle,
     /// The ports and their interfaces.
     ports: PortSupervisor,
-    /// Reports of the kernel about interfaces; `None` once the kernel has stopped reporting.
-    link_monitor: Option<LinkMonitor>,
+    /// Looks up interfaces, and reports their changes.
+    link_monitor: LinkMonitor,
     log: Log,
     events: Events,
     flight_recorder: FlightRecorder,
@@ -193,7 +205,7 @@ impl ControlLoop {
         Self {
             handle,
             ports: supervisor,
-            link_monitor: Some(links),
+            link_monitor: links,
             log,
             events,
             flight_recorder: FlightRecorder::new(live.config().recorder, MAX_PORTS),
@@ -234,7 +246,7 @@ impl ControlLoop {
             let _ = xdp::set_scheduling(xdp::Scheduling::LowLatency);
         }
         loop {
-            self.exchange().await;
+            self.exchange();
             service.feed(Instant::now());
             if machine.has_ended() {
                 bail!("the poll loop ended by itself");
@@ -242,12 +254,9 @@ impl ControlLoop {
             let (has_room, pace) = (self.has_room(), self.poll_interval());
             tokio::select! {
                 Some(request) = requests.recv(), if has_room => self.accept(request),
-                notice = next_link_event(&mut self.link_monitor) => match notice {
+                notice = self.link_monitor.next() => match notice {
                     Ok(notice) => self.ports.link_changed(notice),
-                    Err(error) => {
-                        error!("changes of interfaces go unnoticed from now on: {error:#}");
-                        self.link_monitor = None;
-                    }
+                    Err(error) => error!("changes of interfaces go unnoticed from now on: {error:#}"),
                 },
                 reported = signals.next() => match reported {
                     SignalAction::Reload if has_room => {
@@ -271,6 +280,7 @@ impl ControlLoop {
         self.snapshot_waiters.clear();
         self.captures.stop();
         self.command_queue.clear();
+        self.active.take_if(|order| order.is_looking_up());
         self.ports.stop_reopening();
         self.lldp.stop();
         self.commands.push_back(LoopCommand::Stop(Box::default()));
@@ -279,7 +289,7 @@ impl ControlLoop {
             // The last messages of a loop that ended are in the mailbox, so check first whether it
             // has ended.
             let has_ended = machine.has_ended();
-            self.exchange().await;
+            self.exchange();
             if let Some(totals) = self.stopped.take() {
                 return Ok(LoopEnd::Stopped(Box::new(self.message(&totals))));
             }
@@ -351,7 +361,7 @@ impl ControlLoop {
     }
 
     /// Reads the messages of the poll loop, and sends it the pending commands.
-    async fn exchange(&mut self) {
+    fn exchange(&mut self) {
         while let Some(reply) = self.handle.receive() {
             match reply {
                 Reply::Snapshot(snapshot) => self.answer_snapshots(snapshot),
@@ -396,7 +406,7 @@ impl ControlLoop {
             && !self.ports.has_leaving()
             && let Some(pending) = self.command_queue.pop_front()
         {
-            self.begin_command(pending).await;
+            self.begin_command(pending);
         }
         // After the commands, so that no peer keeps an operator waiting.
         if self.active.is_none() {
@@ -481,45 +491,53 @@ impl ControlLoop {
         }
     }
 
-    async fn begin_command(&mut self, pending: PendingCommand) {
+    /// Begins a command. What an operator has just done to the interface of a port that is to come
+    /// up may not have been reported yet, so it is looked up first.
+    fn begin_command(&mut self, pending: PendingCommand) {
         if pending.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // it waited so long that its client has got an error
         }
-        let raised = pending.command.raised_port().and_then(|port| self.running.slots().of_name(port));
-        raised.into_iter().for_each(|slot| self.look_at_interface(slot));
+        let slot = self.raised_slot(&pending);
+        let interface = slot.and_then(|slot| self.running.slots().interface(slot));
+        match (slot, interface.filter(|name| !is_socket(name))) {
+            (Some(slot), Some(interface)) => {
+                let look_up = self.link_monitor.look_up(vec![interface.to_owned()]);
+                let stage = CommandStage::LookingAt(slot, look_up);
+                let (changes, live) = (Vec::new(), None);
+                self.active = Some(ActiveCommand { pending: Some(pending), changes, live, stage });
+            }
+            _ => self.carry_out(pending),
+        }
+    }
+
+    /// Returns the slot of the port that a command is to bring up.
+    fn raised_slot(&self, pending: &PendingCommand) -> Option<usize> {
+        self.running.slots().of_name(pending.command.raised_port()?)
+    }
+
+    fn carry_out(&mut self, pending: PendingCommand) {
         match commands::plan(&pending.command, &self.running) {
             Ok(Some(LoopStep { command, changes, live })) => {
-                let mut begun =
-                    ActiveCommand { pending: Some(pending), changes, live, stage: CommandStage::SentToLoop };
-                match self.open_added(&mut begun).await {
-                    Ok(true) => self.active = Some(begun),
-                    Ok(false) => {
-                        self.commands.push_back(command);
-                        self.active = Some(begun);
-                    }
-                    Err(error) => answer_command(begun.pending, Err(unusable(&error.to_string()))),
-                }
+                let added = live.as_ref().map(|live| self.added_interfaces(live)).unwrap_or_default();
+                let stage = if added.is_empty() {
+                    self.commands.push_back(command);
+                    CommandStage::SentToLoop
+                } else {
+                    CommandStage::LookingUp(self.link_monitor.look_up(added))
+                };
+                self.active = Some(ActiveCommand { pending: Some(pending), changes, live, stage });
             }
-            Ok(None) => self.begin_without_loop(pending, raised),
+            Ok(None) => self.begin_without_loop(pending),
             Err(refusal) => answer_command(pending, Err(refusal)),
         }
     }
 
     /// Begins a command that changes nothing in the poll loop. A port that is admin up already may
     /// still be closed: it is tried again, and the outcome is the answer.
-    fn begin_without_loop(&mut self, pending: PendingCommand, raised: Option<usize>) {
+    fn begin_without_loop(&mut self, pending: PendingCommand) {
+        let raised = self.raised_slot(&pending);
         raised.into_iter().for_each(|slot| self.ports.bring_up(slot));
         self.wait_for_ports(Some(pending), Vec::new(), raised.into_iter().collect());
-    }
-
-    /// Looks at the interface of a port that is to come up: what an operator has just done to it
-    /// may not have been reported yet.
-    fn look_at_interface(&mut self, slot: usize) {
-        let name = self.running.slots().interface(slot).filter(|name| !is_socket(name));
-        let found = name.and_then(|name| look_up(&[name.to_owned()]).ok()?.pop());
-        if let Some(interface) = found {
-            self.ports.link_changed(LinkEvent { port: slot, interface });
-        }
     }
 
     /// Waits until the ports in these slots are open or closed, and then answers.
@@ -622,14 +640,6 @@ fn too_long(frames: u64, longest_bytes: u32) -> String {
 /// Returns the error of a port that cannot be added.
 fn unusable(why: &str) -> CommandError {
     CommandError { reason: ErrorKind::Precondition, message: format!("nothing was changed: {why}") }
-}
-
-/// Returns the next change of an interface. Never completes if the kernel does not report changes.
-async fn next_link_event(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
-    match links {
-        Some(links) => links.next().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Logs the outcome of a command and sends it to the waiting client, if any.

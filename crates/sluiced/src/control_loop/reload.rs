@@ -17,7 +17,8 @@ use tracing::{error, info};
 
 use super::{ActiveCommand, CommandStage, ControlLoop, PendingCommand, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
-use crate::ports::link_monitor::{DeviceKind, look_up};
+use crate::ports::interface::DeviceKind;
+use crate::ports::link_monitor::{Found, LinkEvent};
 use crate::ports::worker::Assignment;
 
 /// The most warnings of agreements that are remembered.
@@ -103,22 +104,24 @@ impl ControlLoop {
             Some(ActiveCommand { pending, changes, live: Some(live), stage: CommandStage::SentToLoop });
     }
 
-    /// Starts to open the ports that a command adds. True if there are any: the poll loop then gets
-    /// its command once they are open.
-    pub(super) async fn open_added(&mut self, order: &mut ActiveCommand) -> Result<bool> {
-        let Some(live) = &mut order.live else { return Ok(false) };
+    /// The interfaces of the ports that a configuration adds, in the order of their slots.
+    pub(super) fn added_interfaces(&self, live: &RunningConfig) -> Vec<String> {
         let added = live.slots().added_to(self.running.slots());
-        if added.is_empty() {
-            return Ok(false);
-        }
-        let names: Vec<String> =
-            added.iter().filter_map(|&slot| live.slots().interface(slot).map(str::to_owned)).collect();
+        added.iter().filter_map(|&slot| live.slots().interface(slot).map(str::to_owned)).collect()
+    }
+
+    /// Starts to open the ports that a command adds, on what was found of their interfaces. The
+    /// poll loop gets its command once they are open.
+    fn open_added(&mut self, order: &mut ActiveCommand, found: Vec<Found>) -> Result<()> {
+        let Some(live) = &mut order.live else { return Ok(()) };
+        let added = live.slots().added_to(self.running.slots());
+        let names = self.added_interfaces(live);
         let mut free = self.ports.free_queues();
         let mut prepared = Vec::with_capacity(added.len());
-        for ((&slot, interface), name) in added.iter().zip(look_up(&names)?).zip(&names) {
+        for ((&slot, (interface, queues)), name) in added.iter().zip(found).zip(&names) {
             // A port that is admin down may have no interface yet, as at the start.
             let admin_up = live.is_admin_up(slot);
-            let queues = match xdp::queues_of(name) {
+            let queues = match queues {
                 Err(_) if !admin_up => 1,
                 queues => queues?,
             };
@@ -138,12 +141,27 @@ impl ControlLoop {
             self.ports.prepare(slot, interface, (assignment, queues), live.is_admin_up(slot));
         }
         order.stage = CommandStage::Opening(LoopCommand::Apply(Box::new(settings)));
-        Ok(true)
+        Ok(())
     }
 
-    /// Continues a command that waits for ports.
+    /// Continues a command that waits for interfaces or ports.
     pub(super) fn resume(&mut self) {
         let Some(mut order) = self.active.take() else { return };
+        if let CommandStage::LookingAt(slot, look_up) = &mut order.stage
+            && let Some(found) = look_up.poll()
+        {
+            let slot = *slot;
+            if let Ok([(interface, _)]) = found.as_deref() {
+                self.ports.link_changed(LinkEvent { port: slot, interface: interface.clone() });
+            }
+            return order.pending.into_iter().for_each(|pending| self.carry_out(pending));
+        }
+        if let CommandStage::LookingUp(look_up) = &mut order.stage
+            && let Some(found) = look_up.poll()
+            && let Err(why) = found.and_then(|found| self.open_added(&mut order, found))
+        {
+            return answer_command(order.pending, Err(unusable(&why.to_string())));
+        }
         match (order.stage, self.ports.prepared()) {
             (CommandStage::Opening(command), Some(Ok(()))) => {
                 self.commands.push_back(command);
@@ -206,9 +224,7 @@ impl ControlLoop {
                 "the port was removed: its counters are kept in the sum of removed ports".to_owned();
             self.events.record_now(EventRecord::new(EventKind::PortRemoved, message).of_port(slot));
             info!(port = name, "removed");
-            if let Some(links) = &mut self.link_monitor {
-                links.forget(slot);
-            }
+            self.link_monitor.forget(slot);
         }
         for &slot in &added {
             self.events.set_name(slot, now.name(slot).unwrap_or_default());
@@ -218,9 +234,7 @@ impl ControlLoop {
             self.events.record_now(EventRecord::new(EventKind::PortAdded, message).of_port(slot));
         }
         for (slot, name, interface) in self.ports.pending() {
-            if let Some(links) = &mut self.link_monitor {
-                links.add(slot, name, interface);
-            }
+            self.link_monitor.add(slot, name, interface);
         }
         self.ports.on_applied(&removed);
         [added, removed, self.apply_admin()].concat()

@@ -17,7 +17,7 @@ use switch::{PortSettings, SwitchSettings, frames_needed};
 use crate::capabilities::Capabilities;
 use crate::config_file::{self, ConfigFileError};
 use crate::ports::core_assignment::CoreAssignment;
-use crate::ports::link_monitor::Interface;
+use crate::ports::interface::Interface;
 use crate::ports::open_ports;
 use crate::ports::slots::{PortLink, PortSlots};
 

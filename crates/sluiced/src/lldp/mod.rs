@@ -26,7 +26,7 @@ use crate::control_loop::running_config::RunningConfig;
 use crate::lldp::agreement_hold_off::AgreementHolds;
 use crate::lldp::port::PortAgent;
 use crate::ports::fsm::LinkState;
-use crate::ports::link_monitor::DeviceKind;
+use crate::ports::interface::DeviceKind;
 use crate::ports::supervisor::PortSupervisor;
 
 /// The agents, by slot.

@@ -11,7 +11,7 @@ use wire::mac::MacAddr;
 use xdp::PacketSender;
 
 use crate::lldp::events::EventLimits;
-use crate::ports::link_monitor::Interface;
+use crate::ports::interface::Interface;
 
 /// Bytes of a frame beyond the MTU: Ethernet header, tag and FCS.
 const FRAME_OVERHEAD_BYTES: u32 = 14 + 4 + 4;

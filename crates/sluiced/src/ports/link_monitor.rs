@@ -1,70 +1,23 @@
-//! Interface state from rtnetlink: address, MTU and kind before ports are opened, and then every
-//! change that matters to a port.
+//! The thread that looks interfaces up, and reports every change that matters to a port.
+//!
+//! Rule: the control loop never asks the kernel for an interface itself. The kernel answers under
+//! its lock of all interfaces (RTNL), which another program may hold for seconds, and meanwhile
+//! clients want their answers.
 
 use std::collections::VecDeque;
+use std::thread::Builder;
 
-use anyhow::{Context, Result};
-use nix::errno::Errno;
+use anyhow::{Context, Result, anyhow};
 use tokio::io::unix::AsyncFd;
-use wire::mac::MacAddr;
+use tokio::sync::{mpsc, oneshot};
 use xdp::netlink::{Link, LinkChange, RouteSocket};
 
 use crate::ports::fsm::LinkState;
+use crate::ports::interface::{Interface, OPENING, by_name, describe};
 
-/// An interface as the kernel describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
-    /// Name of the network device.
-    pub name: String,
-    /// Interface index, which a new interface of the same name does not share.
-    pub index: u32,
-    pub mac: MacAddr,
-    /// MTU in bytes.
-    pub mtu: u32,
-    pub kind: DeviceKind,
-    /// Speed of the link in bit/s, if the driver reports it.
-    pub speed_bps: Option<u64>,
-    /// State of the interface and its carrier.
-    pub state: LinkState,
-}
-
-/// Kind of an interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeviceKind {
-    /// A software device: `veth`, `tun`, …
-    Software(String),
-    /// A NIC that a hypervisor emulates.
-    Virtio,
-    /// A physical NIC.
-    Hardware,
-    /// No interface: a vhost-user socket.
-    VhostUser,
-}
-
-impl DeviceKind {
-    /// True if the peer is a Linux stack on the same machine, which may leave checksums unfilled.
-    pub fn is_virtual(&self) -> bool {
-        !matches!(self, DeviceKind::Hardware | DeviceKind::VhostUser)
-    }
-
-    /// The name of the kind for the log.
-    pub fn name(&self) -> &str {
-        match self {
-            DeviceKind::Software(kind) => kind,
-            DeviceKind::Virtio => "virtio",
-            DeviceKind::Hardware => "NIC",
-            DeviceKind::VhostUser => "vhost-user",
-        }
-    }
-}
-
-/// Returns the speed in bit/s that the driver of an interface reports. A link that is down, and
-/// some drivers, report none.
-fn speed_bps(interface: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
-    let mbps = text.trim().parse::<u64>().ok()?; // −1: unknown
-    (mbps > 0 && mbps < u64::from(u32::MAX)).then_some(mbps * 1_000_000)
-}
+/// Changes that wait for the control loop. The kernel keeps what comes beyond that, and says when
+/// it has lost some.
+const MAX_CHANGES: usize = 64;
 
 /// A change of a port's interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,18 +35,153 @@ impl LinkEvent {
     }
 }
 
-/// Monitors the interfaces of all ports.
+/// What a look-up found of one name: the interface, if there is one, and its RX queues.
+pub type Found = (Option<Interface>, Result<u32, xdp::Error>);
+
+/// A look-up in progress.
+pub struct LookUp(oneshot::Receiver<Result<Vec<Found>>>);
+
+impl LookUp {
+    /// Returns what was found, in the order of the names, once the kernel has answered.
+    pub fn poll(&mut self) -> Option<Result<Vec<Found>>> {
+        match self.0.try_recv() {
+            Ok(found) => Some(found),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(anyhow!("the link monitor has ended"))),
+        }
+    }
+}
+
+/// A task for the thread.
+enum Task {
+    Add(usize, MonitoredPort),
+    Forget(usize),
+    LookUp(Vec<String>, oneshot::Sender<Result<Vec<Found>>>),
+}
+
+/// The control loop's end of the thread.
 pub struct LinkMonitor {
+    tasks: mpsc::UnboundedSender<Task>,
+    changes: mpsc::Receiver<Result<(u64, LinkEvent)>>,
+    /// How often each slot has got another interface. A change that was reported before the last
+    /// time is of the port before.
+    assigned: Vec<u64>,
+}
+
+impl LinkMonitor {
+    /// Starts the thread, which monitors no interface yet.
+    ///
+    /// # Errors
+    /// No socket could be opened, or no thread started.
+    pub fn start() -> Result<Self> {
+        let route = RouteSocket::open().context(OPENING)?;
+        let reports = RouteSocket::watch_links().context(OPENING)?;
+        let (tasks, received) = mpsc::unbounded_channel();
+        let (changed, changes) = mpsc::channel(MAX_CHANGES);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let work = move || runtime.block_on(monitor((route, reports), received, changed));
+        // It is not joined: what it waits for may take longer than the end of the daemon.
+        Builder::new().name("link-monitor".to_owned()).spawn(work).context("starting the link monitor")?;
+        Ok(Self { tasks, changes, assigned: Vec::new() })
+    }
+
+    /// Starts to monitor the interface of one more port, which was as `interface` says at its
+    /// look-up. A change since then is reported.
+    pub fn add(&mut self, slot: usize, name: &str, interface: Option<&Interface>) {
+        let assigned = self.reassign(slot);
+        self.send(Task::Add(slot, MonitoredPort::new(assigned, name, interface)));
+    }
+
+    /// Stops monitoring the interface of this port.
+    pub fn forget(&mut self, slot: usize) {
+        self.reassign(slot);
+        self.send(Task::Forget(slot));
+    }
+
+    /// Looks these interfaces up by name.
+    pub fn look_up(&self, names: Vec<String>) -> LookUp {
+        let (answer, found) = oneshot::channel();
+        self.send(Task::LookUp(names, answer));
+        LookUp(found)
+    }
+
+    /// Waits for the next change. Cancel-safe: a canceled call can be repeated without loss.
+    ///
+    /// # Errors
+    /// The kernel has stopped reporting changes. That is returned once.
+    pub async fn next(&mut self) -> Result<LinkEvent> {
+        loop {
+            match self.changes.recv().await {
+                Some(Ok((assigned, event))) if self.assigned.get(event.port) == Some(&assigned) => {
+                    return Ok(event);
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn reassign(&mut self, slot: usize) -> u64 {
+        if self.assigned.len() <= slot {
+            self.assigned.resize(slot + 1, 0);
+        }
+        self.assigned[slot] += 1;
+        self.assigned[slot]
+    }
+
+    fn send(&self, task: Task) {
+        let _ = self.tasks.send(task); // the thread lives as long as `self`
+    }
+}
+
+/// Performs the tasks and reports changes, until the control loop's end is dropped.
+async fn monitor(
+    (route, reports): (RouteSocket, RouteSocket),
+    mut tasks: mpsc::UnboundedReceiver<Task>,
+    changed: mpsc::Sender<Result<(u64, LinkEvent)>>,
+) {
+    #[allow(deprecated, reason = "its successor is unsafe; a route socket keeps its descriptor")]
+    let reports = match AsyncFd::new(reports).context(OPENING) {
+        Ok(reports) => reports,
+        Err(error) => return drop(changed.send(Err(error)).await),
+    };
+    let mut interfaces =
+        Interfaces { route, reports, ports: Vec::new(), notices: VecDeque::new(), query_from: None };
+    let mut is_reporting = true;
+    loop {
+        tokio::select! {
+            biased;
+            task = tasks.recv() => match task {
+                Some(Task::Add(slot, port)) => interfaces.add(slot, port),
+                Some(Task::Forget(slot)) => interfaces.forget(slot),
+                Some(Task::LookUp(names, answer)) => {
+                    let _ = answer.send(interfaces.look_up(&names)); // the daemon may be ending
+                }
+                None => return,
+            },
+            change = interfaces.next(), if is_reporting => {
+                is_reporting = change.is_ok();
+                let _ = changed.send(change).await; // the daemon may be ending
+            }
+        }
+    }
+}
+
+/// The interfaces of all ports, as the thread knows them.
+struct Interfaces {
     route: RouteSocket,
-    changes: AsyncFd<RouteSocket>,
+    reports: AsyncFd<RouteSocket>,
     /// The ports by slot; some slots are vacant.
     ports: Vec<Option<MonitoredPort>>,
-    notices: VecDeque<LinkEvent>,
+    notices: VecDeque<(u64, LinkEvent)>,
     /// The first slot whose interface must be queried again; those of the later slots follow.
     query_from: Option<usize>,
 }
 
 struct MonitoredPort {
+    /// How often its slot has got another interface.
+    assigned: u64,
     interface: String,
     index: u32,
     /// MTU in bytes, and speed in bit/s.
@@ -101,50 +189,40 @@ struct MonitoredPort {
     seen: LinkState,
 }
 
-/// Looks up these interfaces by name. `None` where there is no such interface.
-pub fn look_up(names: &[String]) -> Result<Vec<Option<Interface>>> {
-    let route = RouteSocket::open().context(OPENING)?;
-    names.iter().map(|name| by_name(&route, name)).collect()
-}
-
-impl LinkMonitor {
-    /// Creates a monitor of no interface yet, in a Tokio runtime.
-    pub fn new() -> Result<Self> {
-        let route = RouteSocket::open().context(OPENING)?;
-        let changes = RouteSocket::watch_links().context(OPENING)?;
-        #[allow(deprecated, reason = "its successor is unsafe; a route socket keeps its descriptor")]
-        let changes = AsyncFd::new(changes).context(OPENING)?;
-        Ok(Self { route, changes, ports: Vec::new(), notices: VecDeque::new(), query_from: None })
-    }
-
-    /// Starts to monitor the interface of one more port, which was as `interface` says at its
-    /// look-up. A change since then is reported.
-    pub fn add(&mut self, slot: usize, name: &str, interface: Option<&Interface>) {
-        if self.ports.len() <= slot {
-            self.ports.resize_with(slot + 1, || None);
-        }
-        self.ports[slot] = Some(MonitoredPort {
+impl MonitoredPort {
+    /// Returns the port whose interface was as `interface` says at its look-up.
+    fn new(assigned: u64, name: &str, interface: Option<&Interface>) -> Self {
+        Self {
+            assigned,
             interface: name.to_owned(),
             index: interface.map_or(0, |interface| interface.index),
             link: interface.map_or((0, None), |interface| (interface.mtu, interface.speed_bps)),
             seen: interface.map_or(LinkState::Gone, |interface| interface.state),
-        });
+        }
+    }
+}
+
+impl Interfaces {
+    fn add(&mut self, slot: usize, port: MonitoredPort) {
+        if self.ports.len() <= slot {
+            self.ports.resize_with(slot + 1, || None);
+        }
+        self.ports[slot] = Some(port);
         self.query_from = Some(self.query_from.map_or(slot, |from| from.min(slot)));
     }
 
-    /// Stops monitoring the interface of this port.
-    pub fn forget(&mut self, slot: usize) {
+    fn forget(&mut self, slot: usize) {
         if let Some(port) = self.ports.get_mut(slot) {
             *port = None;
         }
-        self.notices.retain(|notice| notice.port != slot);
+    }
+
+    fn look_up(&self, names: &[String]) -> Result<Vec<Found>> {
+        names.iter().map(|name| Ok((by_name(&self.route, name)?, xdp::queues_of(name)))).collect()
     }
 
     /// Waits for the next change. Cancel-safe: a canceled call can be repeated without loss.
-    ///
-    /// # Errors
-    /// The kernel has stopped reporting changes.
-    pub async fn next(&mut self) -> Result<LinkEvent> {
+    async fn next(&mut self) -> Result<(u64, LinkEvent)> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
                 return Ok(notice);
@@ -154,8 +232,8 @@ impl LinkMonitor {
                 self.query_from = Some(slot + 1).filter(|&next| next < self.ports.len());
                 continue;
             }
-            let mut ready = self.changes.readable().await.context("netlink reports nothing any more")?;
-            let changes = ready.get_inner().link_changes().context("netlink reports nothing any more")?;
+            let mut ready = self.reports.readable().await.context(SILENT)?;
+            let changes = ready.get_inner().link_changes().context(SILENT)?;
             ready.clear_ready();
             for change in changes {
                 match change {
@@ -211,59 +289,53 @@ impl LinkMonitor {
         let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
         if (watched.link, watched.seen) != (link, seen) {
             (watched.link, watched.seen) = (link, seen);
-            self.notices.push_back(LinkEvent { port, interface });
+            self.notices.push_back((watched.assigned, LinkEvent { port, interface }));
         }
     }
 }
 
-const OPENING: &str = "opening a netlink socket";
-
-fn by_name(route: &RouteSocket, name: &str) -> Result<Option<Interface>> {
-    match route.link(name) {
-        Ok(link) => Ok(Some(describe(&link))),
-        Err(error) if is_no_such_link(&error) => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("interface {name}: looking it up")),
-    }
-}
-
-/// ENODEV means that there is none; ERANGE and EINVAL that no interface can have such a name.
-fn is_no_such_link(error: &std::io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    matches!(errno, Some(Errno::ENODEV | Errno::ERANGE | Errno::EINVAL))
-}
-
-fn describe(link: &Link) -> Interface {
-    Interface {
-        name: link.name.clone(),
-        index: link.index as u32,
-        mac: link.mac.unwrap_or_default(),
-        mtu: link.mtu,
-        kind: match (link.kind.as_str(), link.bus.as_str()) {
-            ("", "virtio") => DeviceKind::Virtio,
-            ("", _) => DeviceKind::Hardware,
-            (kind, _) => DeviceKind::Software(kind.to_owned()),
-        },
-        speed_bps: speed_bps(&link.name),
-        state: match (link.up, link.has_carrier) {
-            (false, _) => LinkState::Down,
-            (true, true) => LinkState::Carrier,
-            (true, false) => LinkState::NoCarrier,
-        },
-    }
-}
+const SILENT: &str = "netlink reports nothing any more";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::interface::look_up;
 
     #[tokio::test]
     async fn any_slot_can_be_monitored() {
-        let mut monitor = LinkMonitor::new().unwrap();
+        let mut monitor = LinkMonitor::start().unwrap();
         monitor.forget(9);
         monitor.add(5, "lo", None); // it was not there at its look-up
         let event = monitor.next().await.unwrap();
         assert_eq!((event.port, event.interface.map(|lo| lo.name)), (5, Some("lo".to_owned())));
         monitor.add(0, "lo", None);
         assert_eq!(monitor.next().await.unwrap().port, 0);
+    }
+
+    /// A change that was reported before a slot got another port is not of that port.
+    #[tokio::test]
+    async fn changes_of_the_port_before_are_passed_over() {
+        let mut monitor = LinkMonitor::start().unwrap();
+        monitor.add(0, "lo", None);
+        while monitor.changes.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        monitor.forget(0);
+        let lo = look_up(&["lo".to_owned()]).unwrap().remove(0).unwrap();
+        monitor.add(0, "lo", Some(&lo)); // as it is: there is nothing to report
+        monitor.add(1, "lo", None);
+        assert_eq!(monitor.next().await.unwrap().port, 1);
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_in_their_order() {
+        let monitor = LinkMonitor::start().unwrap();
+        let found =
+            monitor.look_up(vec!["no-such-link".to_owned(), "lo".to_owned()]).0.await.unwrap().unwrap();
+        let found: Vec<_> = found
+            .into_iter()
+            .map(|(interface, queues)| (interface.map(|interface| interface.name), queues.ok()))
+            .collect();
+        assert_eq!(found, [(None, None), (Some("lo".to_owned()), Some(1))]);
     }
 }

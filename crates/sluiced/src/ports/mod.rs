@@ -5,6 +5,7 @@
 
 pub(crate) mod core_assignment;
 pub(crate) mod fsm;
+pub(crate) mod interface;
 pub(crate) mod link_monitor;
 pub(crate) mod open_ports;
 pub(crate) mod slots;

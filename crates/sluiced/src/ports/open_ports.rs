@@ -19,7 +19,7 @@ use xdp::{PortConfig, Umem, XdpPort};
 use crate::host_settings::ChangedSettings;
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::LinkState;
-use crate::ports::link_monitor::Interface;
+use crate::ports::interface::Interface;
 use crate::ports::supervisor::StartedPort;
 use crate::ports::worker::{Assignment, look, mode_name};
 

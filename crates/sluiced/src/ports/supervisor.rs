@@ -19,7 +19,8 @@ use wire::mac::MacAddr;
 
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::{FsmStep, LinkState, PortAction, PortEvent, PortFsm, PortNotice};
-use crate::ports::link_monitor::{DeviceKind, Interface, LinkEvent};
+use crate::ports::interface::{DeviceKind, Interface};
+use crate::ports::link_monitor::LinkEvent;
 use crate::ports::vhost::{self, VhostSockets};
 use crate::ports::worker::{Assignment, PortWorker, TaskResult};
 use crate::stall_guard::{Guard, PortTap};

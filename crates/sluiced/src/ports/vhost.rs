@@ -20,7 +20,7 @@ use wire::mac::MacAddr;
 use xdp::Umem;
 
 use crate::ports::fsm::LinkState;
-use crate::ports::link_monitor::{DeviceKind, Interface};
+use crate::ports::interface::{DeviceKind, Interface};
 
 /// Messages of all sockets that wait; more are lost, as guests can cause any number.
 const MAX_NOTICES: usize = 256;
