@@ -34,5 +34,6 @@ pub use vhost_user::{SocketSettings, VhostLink, VhostUser};
 /// the same file with those of `loom`.
 mod shared {
     pub(crate) use crossbeam::queue::ArrayQueue;
-    pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use std::sync::Mutex;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 }

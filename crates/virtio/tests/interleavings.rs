@@ -1,9 +1,13 @@
-//! The exchange of rings between a port's control thread and its loop, in every interleaving that
-//! memory models allow: the same file that the port uses, with atomics of `loom`. Source:
-//! docs/reliability.md, "Concurrency".
+//! What the threads of a port share without a lock, in every interleaving that memory models allow:
+//! the same files that the port uses, with atomics of `loom`. `exchange` passes rings between
+//! control thread and loop; `calls` has the rings to signal. Source: docs/reliability.md,
+//! "Concurrency".
 
 use std::sync::Arc;
 
+#[path = "../src/port/calls.rs"]
+#[allow(dead_code, reason = "a part of it is enough here")]
+mod calls;
 #[path = "../src/port/exchange.rs"]
 #[allow(dead_code, reason = "a part of it is enough here")]
 mod exchange;
@@ -11,8 +15,15 @@ mod exchange;
 #[allow(dead_code, unused_imports, reason = "a part of it is enough here")]
 mod shared;
 
+/// Where `virtio` has it. Two are enough.
+mod ring {
+    pub const MAX_RINGS: usize = 2;
+}
+
+use calls::Calls;
 use exchange::Exchange;
-use shared::{check, thread};
+use shared::sync::Condvar;
+use shared::{AtomicBool, Mutex, Ordering, check, thread};
 
 /// What a loop does, in order.
 #[derive(Debug, Clone, Copy)]
@@ -69,4 +80,62 @@ fn the_loop_gives_back_what_it_has() {
 #[test]
 fn a_loop_that_serves_again_keeps_nothing_that_is_wanted() {
     is_taken_back(&[Step::Begin, Step::Iterate, Step::End, Step::Begin, Step::Iterate], true);
+}
+
+/// The loop notes two rings, one after the other, while the thread sleeps whenever it was not woken
+/// again. Both rings are signaled after their note; if the thread ever slept beside one, nothing
+/// would wake it, and `loom` would report that.
+#[test]
+fn each_ring_that_is_noted_is_signaled() {
+    check(Some(3), || {
+        let calls = Arc::new(Calls::new());
+        calls.set(0, Some(0), |_| {});
+        calls.set(1, Some(1), |_| {});
+        let wake = Arc::new((Mutex::new(false), Condvar::new())); // as an eventfd
+        let of_loop = {
+            let (calls, wake) = (Arc::clone(&calls), Arc::clone(&wake));
+            thread::spawn(move || {
+                for rings in [0b01, 0b10] {
+                    if calls.want(rings) {
+                        *wake.0.lock().unwrap() = true;
+                        wake.1.notify_one();
+                    }
+                }
+            })
+        };
+        let signaled = std::cell::Cell::new(0);
+        while signaled.get() != 0b11 {
+            let mut is_woken = wake.0.lock().unwrap();
+            while !*is_woken {
+                is_woken = wake.1.wait(is_woken).unwrap();
+            }
+            *is_woken = false;
+            drop(is_woken);
+            calls.signal_wanted(|ring: &u32| signaled.set(signaled.get() | 1 << ring));
+        }
+        of_loop.join().unwrap();
+    });
+}
+
+/// A descriptor is replaced while the thread signals. Once it is, the thread does not write to it.
+#[test]
+fn a_replaced_descriptor_is_not_written_to() {
+    check(Some(3), || {
+        let (calls, is_gone) = (Arc::new(Calls::new()), Arc::new(AtomicBool::new(false)));
+        calls.set(0, Some(1), |_| {});
+        let of_thread = {
+            let (calls, is_gone) = (Arc::clone(&calls), Arc::clone(&is_gone));
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    calls.want(1);
+                    calls.signal_wanted(|&call: &i32| {
+                        assert!(call == 2 || !is_gone.load(Ordering::Acquire));
+                    });
+                }
+            })
+        };
+        calls.set(0, Some(2), |_| thread::yield_now());
+        is_gone.store(true, Ordering::Release);
+        of_thread.join().unwrap();
+    });
 }

@@ -4,13 +4,8 @@
 //! Rule: the loop publishes the time of each iteration, and publishes that it is about to sleep.
 //! The guard only reads that. The guard leaves here what it sent to the peers on behalf of the
 //! loop, and the loop takes it in its next iteration, so that the switch's refresh, XON and
-//! counters stay correct. Neither waits for the other. Source: docs/behavior.md, "A loop that
-//! stalls".
-
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+//! counters stay correct. Neither waits for the other. `tests/interleavings/guard.rs` tries the
+//! interleavings of both with `loom`. Source: docs/behavior.md, "A loop that stalls".
 
 use switch::monitor::counters::PfcCount;
 use switch::settings::MAX_PORTS;
@@ -19,6 +14,10 @@ use wire::bitset::{Set8, Set64};
 
 use crate::guard::reports::GuardReports;
 use crate::poll_loop::stats::{LoopStats, LoopTimes};
+use crate::shared::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Replaces the time of an iteration: the loop sleeps, and any received frame wakes it.
 const ASLEEP: u64 = u64::MAX;

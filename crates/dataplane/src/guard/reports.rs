@@ -2,7 +2,7 @@
 //!
 //! Rule: of all threads of the guard, one claims the XOFF that is due on a port. Each frame that
 //! was sent is taken by the loop exactly once, with the time of that frame or of a later one. The
-//! loop reads one flag per iteration. `tests/interleavings/guard_reports.rs` tries the
+//! loop reads one flag per iteration. `tests/interleavings/guard.rs` tries the
 //! interleavings of both with `loom`. Source: docs/behavior.md, "A loop that stalls".
 
 use switch::monitor::counters::PfcCount;

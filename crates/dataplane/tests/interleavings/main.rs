@@ -7,7 +7,14 @@
 
 mod batches;
 mod doorbells;
-mod guard_reports;
+mod guard;
 mod shared;
+#[path = "../../src/poll_loop/stats.rs"]
+mod stats;
+
+/// Where `dataplane` has it.
+mod poll_loop {
+    pub(crate) use crate::stats;
+}
 
 use shared::check;

@@ -12,7 +12,8 @@ pub use crossbeam::queue::ArrayQueue;
 pub use loom::{sync, thread};
 #[cfg(miri)]
 pub use std::{sync, thread};
-pub use sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+pub use sync::Mutex;
+pub use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Runs a model with at most this number of preemptions; `None` for all interleavings.
 #[cfg(not(miri))]

@@ -8,6 +8,8 @@
 //! ([`Port::blocked_queues`]). Source: docs/vhost-user.md; Virtual I/O Device 1.2, 5.1 "Network
 //! Device".
 
+#[expect(clippy::indexing_slicing, reason = "by ring, 0 to 15")]
+mod calls;
 #[expect(clippy::indexing_slicing, reason = "by pair, 0 to 7")]
 pub(crate) mod device;
 mod exchange;
@@ -15,7 +17,6 @@ pub(crate) mod handover;
 #[expect(clippy::indexing_slicing, reason = "by priority, 0 to 7")]
 mod pauses;
 mod rx;
-#[expect(clippy::indexing_slicing, reason = "by ring, 0 to 15")]
 pub(crate) mod signals;
 mod tx;
 

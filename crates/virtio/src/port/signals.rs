@@ -12,36 +12,22 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use crate::ring::MAX_RINGS;
+use crate::port::calls::Calls;
 
 /// Rings with something for the guest, and the thread that signals them.
 #[derive(Debug)]
 pub struct Signals {
-    /// Rings to signal, one bit each.
-    wanted: AtomicU32,
+    calls: Calls<File>,
     /// Wakes the thread.
     wake: EventFd,
     ends: AtomicBool,
-    /// The number of the descriptor that the thread writes to; 0 if to none.
-    writing: AtomicU64,
-    calls: Mutex<[Option<Arc<Call>>; MAX_RINGS]>,
-    /// How many descriptors there were.
-    numbered: AtomicU64,
-}
-
-/// A descriptor of the guest.
-#[derive(Debug)]
-struct Call {
-    /// It has no other's number.
-    number: u64,
-    file: File,
 }
 
 impl Signals {
@@ -51,12 +37,9 @@ impl Signals {
     /// There is no file descriptor or thread.
     pub(crate) fn start(name: &str) -> io::Result<Arc<Self>> {
         let signals = Arc::new(Self {
-            wanted: AtomicU32::new(0),
+            calls: Calls::new(),
             wake: EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?,
             ends: AtomicBool::new(false),
-            writing: AtomicU64::new(0),
-            calls: Mutex::default(),
-            numbered: AtomicU64::new(0),
         });
         let of_thread = Arc::clone(&signals);
         let name = format!("irq-{name}").chars().take(15).collect();
@@ -66,37 +49,18 @@ impl Signals {
 
     /// Sets the descriptor by which a ring is signaled.
     pub(crate) fn set_call(&self, ring: usize, call: Option<File>) {
-        let number = 1 + self.numbered.fetch_add(1, Ordering::Relaxed);
-        let call = call.map(|file| Arc::new(Call { number, file }));
-        let before = std::mem::replace(&mut self.calls()[ring], call);
-        before.iter().for_each(|before| self.unblock(before));
+        self.calls.set(ring, call, unblock);
     }
 
     /// Forgets all descriptors.
     pub(crate) fn clear(&self) {
-        let before = std::mem::take(&mut *self.calls());
-        before.iter().flatten().for_each(|before| self.unblock(before));
-    }
-
-    /// Waits until the thread no longer writes to a descriptor that is not used any more.
-    fn unblock(&self, call: &Call) {
-        while self.writing.load(Ordering::SeqCst) == call.number {
-            let mut counter = [0; 8];
-            // It fails if the counter is 0: then the write completes by itself.
-            let _ =
-                preadv2(&call.file, &mut [IoSliceMut::new(&mut counter)], u64::MAX, ReadWriteFlags::NOWAIT);
-            std::thread::yield_now();
-        }
-    }
-
-    fn calls(&self) -> std::sync::MutexGuard<'_, [Option<Arc<Call>>; MAX_RINGS]> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.clear(unblock);
     }
 
     /// Has these rings signaled soon. Does not wait.
     #[inline]
     pub(crate) fn raise(&self, rings: u32) {
-        if rings != 0 && self.wanted.fetch_or(rings, Ordering::AcqRel) == 0 {
+        if self.calls.want(rings) {
             let _ = self.wake.write(1); // a counter of ours that is read whenever it is not 0
         }
     }
@@ -112,22 +76,21 @@ impl Signals {
             if self.wake.read().is_err() {
                 return;
             }
-            let rings = self.wanted.swap(0, Ordering::AcqRel);
-            for ring in (0..MAX_RINGS).filter(|ring| rings & 1 << ring != 0) {
-                // Not under the lock, as the write may block.
-                let call = {
-                    let calls = self.calls();
-                    let Some(call) = &calls[ring] else { continue };
-                    self.writing.store(call.number, Ordering::SeqCst);
-                    Arc::clone(call)
-                };
-                if has_room(&call.file) {
-                    let _ = (&call.file).write(&1_u64.to_ne_bytes());
+            self.calls.signal_wanted(|call| {
+                if has_room(call) {
+                    let _ = { call }.write(&1_u64.to_ne_bytes());
                 }
-                self.writing.store(0, Ordering::SeqCst);
-            }
+            });
         }
     }
+}
+
+/// Lets a write to this eventfd complete, if one waits for room.
+fn unblock(call: &File) {
+    let mut counter = [0; 8];
+    // It fails if the counter is 0: then the write completes by itself.
+    let _ = preadv2(call, &mut [IoSliceMut::new(&mut counter)], u64::MAX, ReadWriteFlags::NOWAIT);
+    std::thread::yield_now();
 }
 
 /// True if the counter of an eventfd takes one more. If not, its owner has an interrupt to see.
@@ -160,46 +123,35 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "shared eventfds, written by two threads")]
     fn a_guest_that_blocks_the_thread_does_so_until_its_descriptor_is_replaced() {
-        let signals = Signals::start("test").unwrap();
-        let (full, of_guest) = eventfd(u64::MAX - 1);
-        // A write as the thread makes it, where `has_room` was true an instant before.
+        let calls = Calls::new();
+        let ((full, _of_guest), (next, of_guest)) = (eventfd(u64::MAX - 1), eventfd(0));
+        calls.set(0, Some(full), unblock);
+        assert!(calls.want(1));
         let (began, has_begun) = channel();
-        let blocked = std::thread::spawn({
-            let signals = Arc::clone(&signals);
-            let call = full.try_clone().unwrap();
-            move || {
-                signals.writing.store(1000, Ordering::SeqCst);
-                began.send(()).unwrap();
-                let written = (&call).write(&1_u64.to_ne_bytes());
-                signals.writing.store(0, Ordering::SeqCst);
-                written.unwrap()
-            }
+        std::thread::scope(|scope| {
+            // A write as the thread makes it, where `has_room` was true an instant before.
+            let blocked = scope.spawn(|| {
+                calls.signal_wanted(|call| {
+                    began.send(()).unwrap();
+                    assert_eq!({ call }.write(&1_u64.to_ne_bytes()).unwrap(), 8);
+                });
+            });
+            has_begun.recv().unwrap();
+            calls.set(0, Some(next), unblock);
+            blocked.join().unwrap();
         });
-        has_begun.recv().unwrap();
-        signals.unblock(&Call { number: 1000, file: full });
-        assert_eq!(blocked.join().unwrap(), 8);
-        drop(of_guest);
-        let (call, of_guest) = eventfd(0);
-        signals.set_call(0, Some(call));
-        signals.raise(1);
-        until(|| has_counted(&of_guest));
-        signals.end();
+        assert!(calls.want(1));
+        calls.signal_wanted(|call| { call }.write_all(&1_u64.to_ne_bytes()).unwrap());
+        assert!(has_counted(&of_guest));
     }
 
     /// To empty a counter of 0 blocks no one, whatever flags the guest sets.
     #[test]
     #[cfg_attr(miri, ignore = "shared eventfds, written by two threads")]
     fn an_empty_counter_blocks_no_one() {
-        let signals = Signals::start("test").unwrap();
-        let (empty, _of_guest) = eventfd(0);
-        signals.writing.store(1000, Ordering::SeqCst);
-        let ends = std::thread::spawn({
-            let signals = Arc::clone(&signals);
-            move || signals.writing.store(0, Ordering::SeqCst)
-        });
-        signals.unblock(&Call { number: 1000, file: empty });
-        ends.join().unwrap();
-        signals.end();
+        let (empty, of_guest) = eventfd(0);
+        unblock(&empty);
+        assert!(!has_counted(&of_guest));
     }
 
     /// A full counter is an interrupt that the guest has not seen yet: other rings are signaled.

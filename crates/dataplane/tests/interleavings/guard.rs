@@ -1,5 +1,5 @@
-//! Reports of the guard: one thread claims an XOFF, and the loop takes each frame that was sent
-//! once, with the time of that frame or of a later one.
+//! What a loop and its guard share: a sleep is seen with its deadline, one thread claims an XOFF,
+//! and the loop takes each frame that was sent once, with the time of that frame or of a later one.
 
 use std::sync::Arc;
 
@@ -7,9 +7,12 @@ use crate::shared::thread;
 use switch::Instant;
 use wire::bitset::Set8;
 
+#[path = "../../src/guard/heartbeat.rs"]
+pub mod heartbeat;
 #[path = "../../src/guard/reports.rs"]
-mod reports;
+pub mod reports;
 
+use heartbeat::{Heartbeat, LoopState};
 use reports::GuardReports;
 
 const PRIORITY: usize = 3;
@@ -58,5 +61,34 @@ fn each_frame_is_taken_once_with_its_time() {
         guard.join().unwrap();
         take(&reports);
         assert_eq!((frames, paused), ([1; 2], [1; 2]));
+    });
+}
+
+/// A loop sleeps twice. When the guard reads that it sleeps, it also reads the deadline of that
+/// sleep, or of the next one.
+#[test]
+fn a_sleep_is_seen_with_its_deadline() {
+    crate::check(None, || {
+        let heartbeat = Arc::new(Heartbeat::default());
+        heartbeat.beat(Instant(1));
+        let of_loop = {
+            let heartbeat = Arc::clone(&heartbeat);
+            thread::spawn(move || {
+                heartbeat.sleep(Instant(10));
+                heartbeat.beat(Instant(11));
+                heartbeat.sleep(Instant(20));
+            })
+        };
+        for _ in 0..2 {
+            match heartbeat.state() {
+                LoopState::Awake(at) => assert!([1, 11].contains(&at.0), "{at:?}"),
+                LoopState::Asleep { refresh_at, .. } => {
+                    assert!([10, 20].contains(&refresh_at.0), "{refresh_at:?}")
+                }
+                LoopState::Ended => panic!("the loop has not ended"),
+            }
+        }
+        of_loop.join().unwrap();
+        assert_eq!(heartbeat.state(), LoopState::Asleep { refresh_at: Instant(20), turns: 0 });
     });
 }

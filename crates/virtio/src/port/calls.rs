@@ -1,0 +1,79 @@
+//! Which rings have something for the guest, and the descriptors by which it learns of that. The
+//! loop notes rings, a thread of the port writes to their descriptors, and the control thread
+//! replaces these.
+//!
+//! Rule: a note that is made while none is there wakes the thread, which takes all notes after its
+//! wakeup. The thread writes outside the lock, since a write may block, but notes under the lock to
+//! which descriptor. Whoever has replaced a descriptor thus sees whether the thread is at it, and
+//! waits until it is not. `tests/interleavings.rs` tries the interleavings with `loom`.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::ring::MAX_RINGS;
+use crate::shared::{AtomicU32, AtomicU64, Mutex, Ordering};
+
+/// The notes, and the descriptors, of type `C`.
+#[derive(Debug)]
+pub(crate) struct Calls<C> {
+    /// Rings to signal, one bit each.
+    wanted: AtomicU32,
+    /// The number of the descriptor that the thread writes to; 0 if to none.
+    writing: AtomicU64,
+    /// The descriptors by ring, with their numbers, of which no two are the same.
+    calls: Mutex<[Option<(u64, Arc<C>)>; MAX_RINGS]>,
+    /// How many descriptors there were.
+    numbered: AtomicU64,
+}
+
+impl<C> Calls<C> {
+    pub(crate) fn new() -> Self {
+        Self {
+            wanted: AtomicU32::new(0),
+            writing: AtomicU64::new(0),
+            calls: Mutex::new(std::array::from_fn(|_| None)),
+            numbered: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the descriptor of a ring. The thread no longer writes to the one before: `unblock` is
+    /// called with it until that is so.
+    pub(crate) fn set(&self, ring: usize, call: Option<C>, unblock: impl Fn(&C)) {
+        let number = 1 + self.numbered.fetch_add(1, Ordering::Relaxed);
+        let call = call.map(|call| (number, Arc::new(call)));
+        let before =
+            std::mem::replace(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner)[ring], call);
+        before.iter().for_each(|before| self.wait_for(before, &unblock));
+    }
+
+    /// Forgets all descriptors, as [`Calls::set`] does.
+    pub(crate) fn clear(&self, unblock: impl Fn(&C)) {
+        (0..MAX_RINGS).for_each(|ring| self.set(ring, None, &unblock));
+    }
+
+    fn wait_for(&self, (number, call): &(u64, Arc<C>), unblock: impl Fn(&C)) {
+        while self.writing.load(Ordering::SeqCst) == *number {
+            unblock(call);
+        }
+    }
+
+    /// Notes rings to signal. True if the thread must be woken. Does not wait.
+    #[inline]
+    pub(crate) fn want(&self, rings: u32) -> bool {
+        rings != 0 && self.wanted.fetch_or(rings, Ordering::AcqRel) == 0
+    }
+
+    /// Has `write` signal the rings that are noted. Called by the thread, after each wakeup.
+    pub(crate) fn signal_wanted(&self, write: impl Fn(&C)) {
+        let rings = self.wanted.swap(0, Ordering::AcqRel);
+        for ring in (0..MAX_RINGS).filter(|ring| rings & 1 << ring != 0) {
+            let call = {
+                let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some((number, call)) = &calls[ring] else { continue };
+                self.writing.store(*number, Ordering::SeqCst);
+                Arc::clone(call)
+            };
+            write(&call);
+            self.writing.store(0, Ordering::SeqCst);
+        }
+    }
+}
