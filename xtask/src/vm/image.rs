@@ -96,8 +96,9 @@ impl Programs {
     }
 }
 
-/// Builds `sluiced`, `sluice`, test programs and what these run, all at once and for the whole workspace: so
-/// dependencies are built once, with the features that `cargo test --workspace` gives them.
+/// Builds `sluiced`, `sluice`, test programs and what these run, all at once and for the whole
+/// workspace: so dependencies are built once, with the features that `cargo test --workspace` gives
+/// them.
 pub fn build_programs(tests: &[String]) -> Result<Programs> {
     log("building");
     let mut command = cargo();

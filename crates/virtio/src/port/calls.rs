@@ -4,8 +4,9 @@
 //!
 //! Rule: a note that is made while none is there wakes the thread, which takes all notes after its
 //! wakeup. The thread writes outside the lock, since a write may block, but notes under the lock to
-//! which descriptor. Whoever has replaced a descriptor thus sees whether the thread is at it, and
-//! waits until it is not. `tests/interleavings.rs` tries the interleavings with `loom`.
+//! which descriptor. So the control thread, once it has replaced one, sees whether the other thread
+//! still uses it, and waits until it does not. `tests/interleavings.rs` tries the interleavings
+//! with `loom`.
 
 use std::sync::{Arc, PoisonError};
 
