@@ -117,7 +117,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         xdp::exclude_core(core).context("keeping other threads off the loops' cores")?;
     }
     // After it, as these have threads.
-    let mut links = LinkMonitor::start()?;
+    let mut links = LinkMonitor::start(config.dataplane.scheduling != config::Scheduling::Normal)?;
     for (slot, (name, interface)) in config.interfaces.iter().zip(&interfaces).enumerate() {
         links.add(slot, name, interface.as_ref());
     }

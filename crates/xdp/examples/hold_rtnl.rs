@@ -1,7 +1,9 @@
-//! Holds the kernel's lock of all interfaces (RTNL), which each query of an interface needs, as
-//! other programs do by accident. Tests show with it what waits for that lock.
+//! Holds RTNL, the kernel's lock of the network configuration, which each query of an interface
+//! needs, as other programs do by accident. Tests show with it what waits for that lock. There is
+//! one for the whole machine, so nothing else on it should be in a hurry.
 //!
 //! `hold_rtnl` prints `held`, and holds the lock until it reads a line, or its standard input ends.
+//! It needs root, in the first user namespace.
 //!
 //! How: `ETHTOOL_GPERMADDR` reads its command from the end of one page before it takes the lock,
 //! and the rest from the next page with the lock held. That page is missing, and userfaultfd(2) has
@@ -58,8 +60,8 @@ fn main() -> io::Result<()> {
     let mut faults = report_faults(missing, page)?;
 
     std::thread::spawn(move || {
-        let error = query(command);
-        panic!("the query of `lo` did not wait: {error}");
+        eprintln!("hold_rtnl: the query of `lo` did not wait: {}", query(command));
+        std::process::exit(1);
     });
     faults.read_exact(&mut [0; MESSAGE_BYTES])?; // the kernel waits for the page
     println!("held");

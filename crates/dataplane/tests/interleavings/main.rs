@@ -8,6 +8,7 @@
 mod batches;
 mod doorbells;
 mod guard;
+#[allow(unused_imports, reason = "virtio's models use more of it")]
 mod shared;
 #[path = "../../src/poll_loop/stats.rs"]
 mod stats;

@@ -31,7 +31,7 @@ use crate::lldp::Lldp;
 use crate::log::Log;
 use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
-use crate::ports::link_monitor::{LinkMonitor, LookUp};
+use crate::ports::link_monitor::{LinkEvent, LinkMonitor, LookUp};
 use crate::ports::supervisor::PortSupervisor;
 use crate::ports::vhost::is_socket;
 use crate::service::ServiceManager;
@@ -116,6 +116,13 @@ struct PendingCommand {
     answer: Option<oneshot::Sender<CommandResult>>,
 }
 
+impl PendingCommand {
+    /// True if its client has got an error, as it waited too long, or is gone.
+    fn is_abandoned(&self) -> bool {
+        self.answer.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+}
+
 /// A command that is being executed.
 struct ActiveCommand {
     /// The request. `None` if changed interfaces are the cause.
@@ -126,19 +133,22 @@ struct ActiveCommand {
 }
 
 impl ActiveCommand {
-    /// True if nothing has been begun, as the kernel has not answered yet.
+    /// True if the command can be dropped, since all it has done is to look interfaces up.
     fn is_looking_up(&self) -> bool {
-        matches!(self.stage, CommandStage::LookingAt(..) | CommandStage::LookingUp(_))
+        matches!(self.stage, CommandStage::LookingUpRaised(_) | CommandStage::LookingUpAdded(_))
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.pending.as_ref().is_some_and(PendingCommand::is_abandoned)
     }
 }
 
 /// Progress of a command.
 enum CommandStage {
-    /// The interface of the port in this slot is being looked up, as the command is to bring the
-    /// port up. Nothing else has begun.
-    LookingAt(usize, LookUp),
+    /// The interface of the port that the command is to bring up is being looked up.
+    LookingUpRaised(LookUp),
     /// The interfaces of the ports that the command adds are being looked up.
-    LookingUp(LookUp),
+    LookingUpAdded(LookUp),
     /// The ports that the command adds are being opened. The poll loop gets its command after that.
     Opening(LoopCommand),
     /// The command has been sent to the poll loop.
@@ -254,10 +264,7 @@ impl ControlLoop {
             let (has_room, pace) = (self.has_room(), self.poll_interval());
             tokio::select! {
                 Some(request) = requests.recv(), if has_room => self.accept(request),
-                notice = self.link_monitor.next() => match notice {
-                    Ok(notice) => self.ports.link_changed(notice),
-                    Err(error) => error!("changes of interfaces go unnoticed from now on: {error:#}"),
-                },
+                report = self.link_monitor.next() => self.on_link_report(report),
                 reported = signals.next() => match reported {
                     SignalAction::Reload if has_room => {
                         self.command_queue.push_back(PendingCommand { command: Command::Reload, by: None, answer: None });
@@ -494,19 +501,19 @@ impl ControlLoop {
     /// Begins a command. What an operator has just done to the interface of a port that is to come
     /// up may not have been reported yet, so it is looked up first.
     fn begin_command(&mut self, pending: PendingCommand) {
-        if pending.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
-            return; // it waited so long that its client has got an error
+        if pending.is_abandoned() {
+            return;
         }
         let slot = self.raised_slot(&pending);
         let interface = slot.and_then(|slot| self.running.slots().interface(slot));
-        match (slot, interface.filter(|name| !is_socket(name))) {
-            (Some(slot), Some(interface)) => {
+        match interface.filter(|name| !is_socket(name)) {
+            Some(interface) => {
                 let look_up = self.link_monitor.look_up(vec![interface.to_owned()]);
-                let stage = CommandStage::LookingAt(slot, look_up);
+                let stage = CommandStage::LookingUpRaised(look_up);
                 let (changes, live) = (Vec::new(), None);
                 self.active = Some(ActiveCommand { pending: Some(pending), changes, live, stage });
             }
-            _ => self.carry_out(pending),
+            None => self.carry_out(pending),
         }
     }
 
@@ -523,7 +530,7 @@ impl ControlLoop {
                     self.commands.push_back(command);
                     CommandStage::SentToLoop
                 } else {
-                    CommandStage::LookingUp(self.link_monitor.look_up(added))
+                    CommandStage::LookingUpAdded(self.link_monitor.look_up(added))
                 };
                 self.active = Some(ActiveCommand { pending: Some(pending), changes, live, stage });
             }
@@ -578,6 +585,13 @@ impl ControlLoop {
              can be changed"
         );
         answer_command(pending, Err(CommandError { reason: ErrorKind::Precondition, message }));
+    }
+
+    fn on_link_report(&mut self, report: Result<LinkEvent>) {
+        match report {
+            Ok(event) => self.ports.link_changed(event),
+            Err(error) => error!("changes of interfaces go unnoticed from now on: {error:#}"),
+        }
     }
 
     fn on_port_fault(&self, port: usize, fault: PortFault) {

@@ -18,7 +18,7 @@ use tracing::{error, info};
 use super::{ActiveCommand, CommandStage, ControlLoop, PendingCommand, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
 use crate::ports::interface::DeviceKind;
-use crate::ports::link_monitor::{Found, LinkEvent};
+use crate::ports::link_monitor::Found;
 use crate::ports::worker::Assignment;
 
 /// The most warnings of agreements that are remembered.
@@ -122,7 +122,7 @@ impl ControlLoop {
             // A port that is admin down may have no interface yet, as at the start.
             let admin_up = live.is_admin_up(slot);
             let queues = match queues {
-                Err(_) if !admin_up => 1,
+                Err(xdp::Error::NoInterface { .. }) if !admin_up => 1,
                 queues => queues?,
             };
             ensure!(interface.is_some() || !admin_up, "interface {name} went away");
@@ -147,16 +147,18 @@ impl ControlLoop {
     /// Continues a command that waits for interfaces or ports.
     pub(super) fn resume(&mut self) {
         let Some(mut order) = self.active.take() else { return };
-        if let CommandStage::LookingAt(slot, look_up) = &mut order.stage
-            && let Some(found) = look_up.poll()
+        if order.is_looking_up() && order.is_abandoned() {
+            return;
+        }
+        if let CommandStage::LookingUpRaised(look_up) = &mut order.stage
+            && look_up.poll().is_some()
         {
-            let slot = *slot;
-            if let Ok([(interface, _)]) = found.as_deref() {
-                self.ports.link_changed(LinkEvent { port: slot, interface: interface.clone() });
+            for report in self.link_monitor.reported() {
+                self.on_link_report(report);
             }
             return order.pending.into_iter().for_each(|pending| self.carry_out(pending));
         }
-        if let CommandStage::LookingUp(look_up) = &mut order.stage
+        if let CommandStage::LookingUpAdded(look_up) = &mut order.stage
             && let Some(found) = look_up.poll()
             && let Err(why) = found.and_then(|found| self.open_added(&mut order, found))
         {

@@ -1,7 +1,7 @@
 //! An interface as the kernel describes it over rtnetlink: address, MTU, kind, speed, state.
 //!
-//! The kernel answers under its lock of all interfaces (RTNL), and so may take seconds while other
-//! programs change theirs. Only the start waits for that in the control thread.
+//! The kernel answers under RTNL, its lock of the network configuration, and so may take seconds
+//! while other programs change theirs. The control thread waits for that at the start only.
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
@@ -65,7 +65,7 @@ fn speed_bps(interface: &str) -> Option<u64> {
     (mbps > 0 && mbps < u64::from(u32::MAX)).then_some(mbps * 1_000_000)
 }
 
-/// What could not be done when there is no socket to ask the kernel with.
+/// The context of the error that no netlink socket could be opened.
 pub const OPENING: &str = "opening a netlink socket";
 
 /// Looks up these interfaces by name. `None` where there is no such interface.

@@ -1,13 +1,14 @@
 //! The thread that looks interfaces up, and reports every change that matters to a port.
 //!
 //! Rule: the control loop never asks the kernel for an interface itself. The kernel answers under
-//! its lock of all interfaces (RTNL), which another program may hold for seconds, and meanwhile
-//! clients want their answers.
+//! RTNL, its lock of the network configuration, which another program may hold for seconds, and
+//! meanwhile clients want their answers. What a look-up finds of a port's interface is reported
+//! before it is answered, like any other change.
 
 use std::collections::VecDeque;
 use std::thread::Builder;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use xdp::netlink::{Link, LinkChange, RouteSocket};
@@ -47,7 +48,7 @@ impl LookUp {
         match self.0.try_recv() {
             Ok(found) => Some(found),
             Err(oneshot::error::TryRecvError::Empty) => None,
-            Err(oneshot::error::TryRecvError::Closed) => Some(Err(anyhow!("the link monitor has ended"))),
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(anyhow!(ENDED))),
         }
     }
 }
@@ -63,42 +64,56 @@ enum Task {
 pub struct LinkMonitor {
     tasks: mpsc::UnboundedSender<Task>,
     changes: mpsc::Receiver<Result<(u64, LinkEvent)>>,
-    /// How often each slot has got another interface. A change that was reported before the last
-    /// time is of the port before.
-    assigned: Vec<u64>,
+    /// The generation of each slot, which changes with its port. A change of an earlier generation
+    /// is of an earlier port.
+    generations: Vec<u64>,
+    has_ended: bool,
 }
 
 impl LinkMonitor {
-    /// Starts the thread, which monitors no interface yet.
+    /// Starts the thread, which monitors no interface yet. With `low_latency` it runs soon also
+    /// beside a loop on its core.
     ///
     /// # Errors
     /// No socket could be opened, or no thread started.
-    pub fn start() -> Result<Self> {
+    pub fn start(low_latency: bool) -> Result<Self> {
         let route = RouteSocket::open().context(OPENING)?;
         let reports = RouteSocket::watch_links().context(OPENING)?;
         let (tasks, received) = mpsc::unbounded_channel();
         let (changed, changes) = mpsc::channel(MAX_CHANGES);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let work = move || runtime.block_on(monitor((route, reports), received, changed));
-        // It is not joined: what it waits for may take longer than the end of the daemon.
+        let entered = runtime.enter();
+        #[allow(deprecated, reason = "its successor is unsafe; a route socket keeps its descriptor")]
+        let reports = AsyncFd::new(reports).context(OPENING)?;
+        drop(entered);
+        let interfaces =
+            Interfaces { route, reports, ports: Vec::new(), notices: VecDeque::new(), query_from: None };
+        let work = move || {
+            if low_latency {
+                let _ = xdp::set_scheduling(xdp::Scheduling::LowLatency); // as the control loop
+            }
+            runtime.block_on(monitor(interfaces, received, changed));
+        };
+        // Nobody joins it: it ends with the process, for which the kernel waits as long as for it.
         Builder::new().name("link-monitor".to_owned()).spawn(work).context("starting the link monitor")?;
-        Ok(Self { tasks, changes, assigned: Vec::new() })
+        Ok(Self { tasks, changes, generations: Vec::new(), has_ended: false })
     }
 
     /// Starts to monitor the interface of one more port, which was as `interface` says at its
     /// look-up. A change since then is reported.
     pub fn add(&mut self, slot: usize, name: &str, interface: Option<&Interface>) {
-        let assigned = self.reassign(slot);
-        self.send(Task::Add(slot, MonitoredPort::new(assigned, name, interface)));
+        let generation = self.next_generation(slot);
+        self.send(Task::Add(slot, MonitoredPort::new(generation, name, interface)));
     }
 
     /// Stops monitoring the interface of this port.
     pub fn forget(&mut self, slot: usize) {
-        self.reassign(slot);
+        self.next_generation(slot);
         self.send(Task::Forget(slot));
     }
 
-    /// Looks these interfaces up by name.
+    /// Looks these interfaces up by name. What has changed of those that are monitored is reported
+    /// first.
     pub fn look_up(&self, names: Vec<String>) -> LookUp {
         let (answer, found) = oneshot::channel();
         self.send(Task::LookUp(names, answer));
@@ -108,46 +123,49 @@ impl LinkMonitor {
     /// Waits for the next change. Cancel-safe: a canceled call can be repeated without loss.
     ///
     /// # Errors
-    /// The kernel has stopped reporting changes. That is returned once.
+    /// The kernel has stopped reporting changes, or the thread has ended. That is returned once.
     pub async fn next(&mut self) -> Result<LinkEvent> {
         loop {
             match self.changes.recv().await {
-                Some(Ok((assigned, event))) if self.assigned.get(event.port) == Some(&assigned) => {
-                    return Ok(event);
-                }
+                Some(Ok(change)) if self.is_current(&change) => return Ok(change.1),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error),
-                None => std::future::pending().await,
+                None if std::mem::replace(&mut self.has_ended, true) => std::future::pending().await,
+                None => bail!(ENDED),
             }
         }
     }
 
-    fn reassign(&mut self, slot: usize) -> u64 {
-        if self.assigned.len() <= slot {
-            self.assigned.resize(slot + 1, 0);
+    /// Returns the changes that are reported already, and the errors as of [`LinkMonitor::next`].
+    pub fn reported(&mut self) -> Vec<Result<LinkEvent>> {
+        let reports: Vec<_> = std::iter::from_fn(|| self.changes.try_recv().ok()).collect();
+        let is_current = |report: &Result<_>| !report.as_ref().is_ok_and(|change| !self.is_current(change));
+        reports.into_iter().filter(is_current).map(|report| Ok(report?.1)).collect()
+    }
+
+    fn is_current(&self, (generation, event): &(u64, LinkEvent)) -> bool {
+        self.generations.get(event.port) == Some(generation)
+    }
+
+    fn next_generation(&mut self, slot: usize) -> u64 {
+        if self.generations.len() <= slot {
+            self.generations.resize(slot + 1, 0);
         }
-        self.assigned[slot] += 1;
-        self.assigned[slot]
+        self.generations[slot] += 1;
+        self.generations[slot]
     }
 
     fn send(&self, task: Task) {
-        let _ = self.tasks.send(task); // the thread lives as long as `self`
+        let _ = self.tasks.send(task); // the end of the thread is reported by `next`
     }
 }
 
 /// Performs the tasks and reports changes, until the control loop's end is dropped.
 async fn monitor(
-    (route, reports): (RouteSocket, RouteSocket),
+    mut interfaces: Interfaces,
     mut tasks: mpsc::UnboundedReceiver<Task>,
     changed: mpsc::Sender<Result<(u64, LinkEvent)>>,
 ) {
-    #[allow(deprecated, reason = "its successor is unsafe; a route socket keeps its descriptor")]
-    let reports = match AsyncFd::new(reports).context(OPENING) {
-        Ok(reports) => reports,
-        Err(error) => return drop(changed.send(Err(error)).await),
-    };
-    let mut interfaces =
-        Interfaces { route, reports, ports: Vec::new(), notices: VecDeque::new(), query_from: None };
     let mut is_reporting = true;
     loop {
         tokio::select! {
@@ -156,7 +174,11 @@ async fn monitor(
                 Some(Task::Add(slot, port)) => interfaces.add(slot, port),
                 Some(Task::Forget(slot)) => interfaces.forget(slot),
                 Some(Task::LookUp(names, answer)) => {
-                    let _ = answer.send(interfaces.look_up(&names)); // the daemon may be ending
+                    let found = interfaces.look_up(&names);
+                    while let Some(notice) = interfaces.notices.pop_front() {
+                        let _ = changed.send(Ok(notice)).await; // the daemon may be ending
+                    }
+                    let _ = answer.send(found); // the client may have given up
                 }
                 None => return,
             },
@@ -180,8 +202,8 @@ struct Interfaces {
 }
 
 struct MonitoredPort {
-    /// How often its slot has got another interface.
-    assigned: u64,
+    /// The generation of its slot.
+    generation: u64,
     interface: String,
     index: u32,
     /// MTU in bytes, and speed in bit/s.
@@ -191,9 +213,9 @@ struct MonitoredPort {
 
 impl MonitoredPort {
     /// Returns the port whose interface was as `interface` says at its look-up.
-    fn new(assigned: u64, name: &str, interface: Option<&Interface>) -> Self {
+    fn new(generation: u64, name: &str, interface: Option<&Interface>) -> Self {
         Self {
-            assigned,
+            generation,
             interface: name.to_owned(),
             index: interface.map_or(0, |interface| interface.index),
             link: interface.map_or((0, None), |interface| (interface.mtu, interface.speed_bps)),
@@ -217,8 +239,19 @@ impl Interfaces {
         }
     }
 
-    fn look_up(&self, names: &[String]) -> Result<Vec<Found>> {
-        names.iter().map(|name| Ok((by_name(&self.route, name)?, xdp::queues_of(name)))).collect()
+    /// Looks interfaces up, after what the kernel has reported by now.
+    fn look_up(&mut self, names: &[String]) -> Result<Vec<Found>> {
+        let _ = self.take_reports(); // `next` finds the same error
+        names.iter().map(|name| self.look_up_one(name)).collect()
+    }
+
+    fn look_up_one(&mut self, name: &str) -> Result<Found> {
+        let interface = by_name(&self.route, name)?;
+        let is_it = |port: &Option<MonitoredPort>| port.as_ref().is_some_and(|port| port.interface == name);
+        if let Some(slot) = self.ports.iter().position(is_it) {
+            self.compare(slot, interface.clone());
+        }
+        Ok((interface, xdp::queues_of(name)))
     }
 
     /// Waits for the next change. Cancel-safe: a canceled call can be repeated without loss.
@@ -233,24 +266,36 @@ impl Interfaces {
                 continue;
             }
             let mut ready = self.reports.readable().await.context(SILENT)?;
-            let changes = ready.get_inner().link_changes().context(SILENT)?;
             ready.clear_ready();
-            for change in changes {
-                match change {
-                    LinkChange::Set(link) => self.on_change(&link, false),
-                    LinkChange::Deleted(link) => self.on_change(&link, true),
-                    LinkChange::Lost => self.query_from = Some(0),
-                }
+            self.take_reports()?;
+        }
+    }
+
+    /// Takes all reports of the kernel that are there.
+    fn take_reports(&mut self) -> Result<()> {
+        for change in self.reports.get_ref().link_changes().context(SILENT)? {
+            match change {
+                LinkChange::Set(link) => self.on_change(&link, false),
+                LinkChange::Deleted(link) => self.on_change(&link, true),
+                LinkChange::Lost => self.query_from = Some(0),
             }
         }
+        Ok(())
     }
 
     /// Queries an interface again.
     fn query(&mut self, slot: usize) -> Result<()> {
-        let Some(Some(MonitoredPort { interface, index: before, .. })) = self.ports.get(slot) else {
-            return Ok(());
-        };
-        let (before, interface) = (*before, by_name(&self.route, interface)?);
+        if let Some(Some(port)) = self.ports.get(slot) {
+            let interface = by_name(&self.route, &port.interface)?;
+            self.compare(slot, interface);
+        }
+        Ok(())
+    }
+
+    /// Compares what a query found of a port's interface with what is known.
+    fn compare(&mut self, slot: usize, interface: Option<Interface>) {
+        let Some(Some(MonitoredPort { index: before, .. })) = self.ports.get(slot) else { return };
+        let before = *before;
         // A different index: our interface was deleted, and this is a new one of the same name.
         if interface.as_ref().is_none_or(|interface| interface.index != before) {
             self.observe(slot, None);
@@ -259,7 +304,6 @@ impl Interfaces {
             self.record_index(slot, interface.index);
             self.observe(slot, Some(interface));
         }
-        Ok(())
     }
 
     fn record_index(&mut self, slot: usize, index: u32) {
@@ -289,12 +333,13 @@ impl Interfaces {
         let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
         if (watched.link, watched.seen) != (link, seen) {
             (watched.link, watched.seen) = (link, seen);
-            self.notices.push_back((watched.assigned, LinkEvent { port, interface }));
+            self.notices.push_back((watched.generation, LinkEvent { port, interface }));
         }
     }
 }
 
 const SILENT: &str = "netlink reports nothing any more";
+const ENDED: &str = "the link monitor has ended";
 
 #[cfg(test)]
 mod tests {
@@ -303,7 +348,7 @@ mod tests {
 
     #[tokio::test]
     async fn any_slot_can_be_monitored() {
-        let mut monitor = LinkMonitor::start().unwrap();
+        let mut monitor = LinkMonitor::start(false).unwrap();
         monitor.forget(9);
         monitor.add(5, "lo", None); // it was not there at its look-up
         let event = monitor.next().await.unwrap();
@@ -315,7 +360,7 @@ mod tests {
     /// A change that was reported before a slot got another port is not of that port.
     #[tokio::test]
     async fn changes_of_the_port_before_are_passed_over() {
-        let mut monitor = LinkMonitor::start().unwrap();
+        let mut monitor = LinkMonitor::start(false).unwrap();
         monitor.add(0, "lo", None);
         while monitor.changes.is_empty() {
             tokio::task::yield_now().await;
@@ -327,9 +372,21 @@ mod tests {
         assert_eq!(monitor.next().await.unwrap().port, 1);
     }
 
+    /// What a look-up finds of a monitored interface is there before its answer.
+    #[tokio::test]
+    async fn a_look_up_reports_what_has_changed_before_it_answers() {
+        let mut monitor = LinkMonitor::start(false).unwrap();
+        let lo = look_up(&["lo".to_owned()]).unwrap().remove(0).unwrap();
+        let before = Interface { mtu: lo.mtu + 1, ..lo.clone() };
+        monitor.add(0, "lo", Some(&before));
+        monitor.look_up(vec!["lo".to_owned()]).0.await.unwrap().unwrap();
+        let reported: Vec<LinkEvent> = monitor.reported().into_iter().map(Result::unwrap).collect();
+        assert_eq!(reported, [LinkEvent { port: 0, interface: Some(lo) }]);
+    }
+
     #[tokio::test]
     async fn names_are_looked_up_in_their_order() {
-        let monitor = LinkMonitor::start().unwrap();
+        let monitor = LinkMonitor::start(false).unwrap();
         let found =
             monitor.look_up(vec!["no-such-link".to_owned(), "lo".to_owned()]).0.await.unwrap().unwrap();
         let found: Vec<_> = found

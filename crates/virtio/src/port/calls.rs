@@ -20,10 +20,18 @@ pub(crate) struct Calls<C> {
     wanted: AtomicU32,
     /// The number of the descriptor that the thread writes to; 0 if to none.
     writing: AtomicU64,
-    /// The descriptors by ring, with their numbers, of which no two are the same.
-    calls: Mutex<[Option<(u64, Arc<C>)>; MAX_RINGS]>,
+    /// The descriptors by ring.
+    calls: Mutex<[Option<Call<C>>; MAX_RINGS]>,
     /// How many descriptors there were.
     numbered: AtomicU64,
+}
+
+/// A descriptor of the guest.
+#[derive(Debug)]
+struct Call<C> {
+    /// It has no other's number.
+    number: u64,
+    descriptor: Arc<C>,
 }
 
 impl<C> Calls<C> {
@@ -40,7 +48,7 @@ impl<C> Calls<C> {
     /// called with it until that is so.
     pub(crate) fn set(&self, ring: usize, call: Option<C>, unblock: impl Fn(&C)) {
         let number = 1 + self.numbered.fetch_add(1, Ordering::Relaxed);
-        let call = call.map(|call| (number, Arc::new(call)));
+        let call = call.map(|descriptor| Call { number, descriptor: Arc::new(descriptor) });
         let before =
             std::mem::replace(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner)[ring], call);
         before.iter().for_each(|before| self.wait_for(before, &unblock));
@@ -51,9 +59,9 @@ impl<C> Calls<C> {
         (0..MAX_RINGS).for_each(|ring| self.set(ring, None, &unblock));
     }
 
-    fn wait_for(&self, (number, call): &(u64, Arc<C>), unblock: impl Fn(&C)) {
-        while self.writing.load(Ordering::SeqCst) == *number {
-            unblock(call);
+    fn wait_for(&self, call: &Call<C>, unblock: impl Fn(&C)) {
+        while self.writing.load(Ordering::SeqCst) == call.number {
+            unblock(&call.descriptor);
         }
     }
 
@@ -67,13 +75,13 @@ impl<C> Calls<C> {
     pub(crate) fn signal_wanted(&self, write: impl Fn(&C)) {
         let rings = self.wanted.swap(0, Ordering::AcqRel);
         for ring in (0..MAX_RINGS).filter(|ring| rings & 1 << ring != 0) {
-            let call = {
+            let descriptor = {
                 let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some((number, call)) = &calls[ring] else { continue };
-                self.writing.store(*number, Ordering::SeqCst);
-                Arc::clone(call)
+                let Some(call) = &calls[ring] else { continue };
+                self.writing.store(call.number, Ordering::SeqCst);
+                Arc::clone(&call.descriptor)
             };
-            write(&call);
+            write(&descriptor);
             self.writing.store(0, Ordering::SeqCst);
         }
     }

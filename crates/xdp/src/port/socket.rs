@@ -26,10 +26,9 @@ pub(crate) struct Rings {
     pub(crate) completion: CompQueue,
 }
 
-/// How long a busy queue is retried. The kernel releases the queue of a closed socket after the
-/// close, in a worker thread, which waits for its lock of all interfaces: beside busy loops on all
-/// cores, up to 10 s were seen. Another program's queue is refused sooner, as it has a program.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a busy queue is retried: the kernel releases the queue of a closed socket a moment
+/// after the close, in a worker thread, which waits for a core as others do.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`. The mode applies
 /// to the first socket on the UMEM.
