@@ -174,6 +174,10 @@ impl Sender {
                 self.losses.record_entries(index, 1);
                 self.ownership.assign(index, RingOwner::Transmit);
                 self.batch[filled] = self.frames.desc_of_len(index, len);
+                // The kernel copies them, and waits for each line that another core wrote.
+                if !self.mode.zero_copy {
+                    self.frames.prefetch(&self.batch[filled]);
+                }
                 filled += 1;
             }
         }

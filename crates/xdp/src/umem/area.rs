@@ -8,6 +8,7 @@ use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, chunks_of};
 use xsk_rs::FrameDesc;
 
 use crate::umem::chunk_chains::Chains;
+use crate::umem::prefetch::prefetch;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// Bytes in front of each frame that XDP programs may use (`XDP_PACKET_HEADROOM`).
@@ -98,6 +99,14 @@ impl UmemFrames {
         // SAFETY: the descriptor is of this UMEM; only its length is changed.
         unsafe { self.umem.data_mut(&mut desc) }.cursor().set_pos(len);
         desc
+    }
+
+    /// Prefetches all bytes that a descriptor sends.
+    #[inline]
+    pub(crate) fn prefetch(&self, desc: &FrameDesc) {
+        // SAFETY: the descriptor is of this UMEM, and its frame has no writer until it is sent.
+        let bytes = unsafe { self.umem.data(desc) }.contents();
+        bytes.chunks(64).for_each(prefetch);
     }
 
     /// Returns the frame that contains the address `addr`.

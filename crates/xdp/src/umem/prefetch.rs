@@ -1,4 +1,4 @@
-//! Prefetch of a frame's header into the cache.
+//! Prefetch of a frame's bytes into the cache.
 
 /// Prefetches the first cache line of `bytes`, and returns without waiting for it.
 #[inline]
