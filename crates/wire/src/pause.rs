@@ -87,6 +87,7 @@ pub enum Control {
 /// [`Error::Truncated`]. A MAC control frame carries no tag, so the ethertype must follow the
 /// source address ([`Error::WrongType`]). The destination must be [`MacAddr::PAUSE`]
 /// ([`Error::WrongDestination`]).
+#[inline]
 pub fn decode(frame: &[u8]) -> Result<Control, Error> {
     let (header, body) = frame.split_first_chunk::<HEADER_BYTES>().ok_or(Error::Truncated)?;
     if u16::from_be_bytes([header[12], header[13]]) != MAC_CONTROL {
@@ -95,6 +96,11 @@ pub fn decode(frame: &[u8]) -> Result<Control, Error> {
     if !header.starts_with(&MacAddr::PAUSE.0) {
         return Err(Error::WrongDestination);
     }
+    decode_body(body)
+}
+
+/// Reads what follows the header. It is apart, so that a frame of another ethertype costs no call.
+fn decode_body(body: &[u8]) -> Result<Control, Error> {
     let (opcode, rest) = take_u16(body)?;
     match opcode {
         OPCODE_PFC => {

@@ -23,6 +23,11 @@ pub const MAX_REGIONS: usize = 32;
 /// nothing, however large, but its mapping takes addresses of the switch.
 pub const MAX_MAPPED_BYTES: u64 = 1 << 40;
 
+/// Bytes of the longest virtio header, which a frame follows.
+pub(crate) const LONGEST_HEADER: usize = 12;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
 /// The memory of one guest.
 #[derive(Debug, Default)]
 pub struct GuestMemory {
@@ -37,15 +42,19 @@ struct Region {
 
 impl GuestMemory {
     /// Fetches the first cache lines of a buffer ahead of its use: the virtio header, and the
-    /// headers of the frame.
+    /// headers of the frame. A line with no more than the virtio header is only fetched to be read,
+    /// even if the buffer is to be filled: it seldom changes.
     #[inline]
     pub(crate) fn prefetch(&self, addr: u64, is_written: bool) {
-        if let Some(bytes) = self.at_guest(addr, 1) {
-            for line in [0, 64] {
-                let at = bytes.start().wrapping_add(line);
-                if is_written { prefetch_to_write(at) } else { prefetch(at) }
-            }
+        let Some(bytes) = self.at_guest(addr, 1) else { return };
+        let (first, second) = (bytes.start(), bytes.start().wrapping_add(LINE_BYTES));
+        let has_frame = first as usize % LINE_BYTES + LONGEST_HEADER < LINE_BYTES;
+        if is_written && has_frame {
+            prefetch_to_write(first)
+        } else {
+            prefetch(first)
         }
+        if is_written { prefetch_to_write(second) } else { prefetch(second) }
     }
 
     /// Maps the regions of a guest.

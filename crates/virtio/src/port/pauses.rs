@@ -35,6 +35,7 @@ impl Pauses {
     }
 
     /// Honors a frame of the switch, if it is a pause. Returns false if it is another frame.
+    #[inline]
     pub(crate) fn take(&mut self, frame: &[u8], now: Instant) -> bool {
         match decode(frame) {
             Ok(Control::Pfc(Pfc { enable, quanta })) => {

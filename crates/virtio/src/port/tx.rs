@@ -9,14 +9,13 @@
 use switch::{FrameMemory, TxDesc};
 use wire::bitset::Set8;
 
+use crate::memory::LONGEST_HEADER;
 use crate::port::device::{Device, MAX_PAIRS, rx_ring};
 use crate::port::{FEW_BUFFERS, STAGED, VirtioPort};
 use crate::ring::chain::Direction;
 use crate::ring::fault::RingFault;
 use crate::ring::{MAX_BUFFERS, Queue};
 
-/// The longest virtio header: with the number of buffers.
-const LONGEST_HEADER: usize = 12;
 /// Where the number of buffers is in it.
 const BUFFERS_AT: usize = 10;
 /// The virtio header of a frame in one buffer, little-endian.
@@ -152,6 +151,7 @@ impl<M: FrameMemory> VirtioPort<M> {
             if queue.stopped().is_some() {
                 continue;
             }
+            queue.look_ahead(Direction::ToGuest);
             let (of_a_frame, most) = (self.buffers_of_a_frame[pair], &mut self.most_posted[pair]);
             *most = buffers.max(*most);
             let few = FEW_BUFFERS.min(queue.size() / 4).min(*most / 2).max(1) * of_a_frame;
@@ -177,7 +177,11 @@ fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> 
         && let Some(buffer) = queue.single()?
         && buffer.len() >= LONGEST_HEADER + frame.len()
     {
-        let _ = buffer.write(0, &IN_ONE_BUFFER); // both fit
+        // A header that is not written remains in the caches of both cores: a guest whose buffers
+        // go round has the same one in each.
+        if buffer.array(0) != Some(IN_ONE_BUFFER) {
+            let _ = buffer.write(0, &IN_ONE_BUFFER); // it fits
+        }
         let _ = buffer.write(LONGEST_HEADER, frame);
         queue.push_used(head, (LONGEST_HEADER + frame.len()) as u32);
         return Ok(Placed::In(1));

@@ -41,6 +41,9 @@ const INDEX: usize = 2;
 const FAR: u16 = 1 << 14;
 /// The most entries that are read ahead of their use.
 const AHEAD: usize = 64;
+/// How many buffers are being fetched ahead of the entry that is popped next. A core has few
+/// requests to another core's cache under way at once, and waits if it makes more.
+const FETCHED_AHEAD: usize = 6;
 /// Used entries of a cache line.
 const USED_OF_A_LINE: usize = 64 / USED_BYTES;
 /// Flag of the available ring: the guest wants no interrupt.
@@ -107,13 +110,16 @@ impl Index {
 }
 
 /// Available entries that were read ahead of their use, from the next one on. Their descriptors and
-/// buffers come from the cache of the guest's core, so the requests for all of them are made before
-/// the first is waited for.
+/// buffers come from the cache of the guest's core. So the requests for all descriptors are made
+/// before the first is waited for, and those for buffers a few entries ahead of their use, so that
+/// they are under way while other frames are copied.
 #[derive(Debug)]
 struct Ahead {
     entries: Box<[Entry; AHEAD]>,
     next: usize,
     end: usize,
+    /// The first one whose buffer is not fetched.
+    fetched: usize,
 }
 
 /// An available entry: its head, and the first descriptor of its chain, each as read once.
@@ -125,7 +131,7 @@ struct Entry {
 
 impl Default for Ahead {
     fn default() -> Self {
-        Self { entries: Box::new([Entry::default(); AHEAD]), next: 0, end: 0 }
+        Self { entries: Box::new([Entry::default(); AHEAD]), next: 0, end: 0, fetched: 0 }
     }
 }
 
@@ -256,6 +262,9 @@ impl Queue {
         if self.ahead.next == self.ahead.end {
             self.read_ahead(direction);
         }
+        if self.ahead.fetched < self.ahead.end {
+            self.fetch_buffer(direction);
+        }
         #[expect(clippy::indexing_slicing, reason = "a remainder")]
         let Entry { head, first } = self.ahead.entries[self.ahead.next % AHEAD];
         if head >= self.size {
@@ -267,29 +276,55 @@ impl Queue {
         Ok(Some((head, bytes)))
     }
 
-    /// Reads the entries of those last seen, and has the cache fetch what they need: all heads
-    /// first, then the descriptors, whose buffers are fetched while further ones are read.
+    /// Reads entries ahead if few are left, so that the cache fetches what they need while the
+    /// caller does other work.
+    #[inline]
+    pub(crate) fn look_ahead(&mut self, direction: Direction) {
+        let left = self.ahead.end - self.ahead.next;
+        if left < AHEAD / 2 && left < self.seen().into() {
+            self.read_ahead(direction);
+        }
+    }
+
+    /// Reads more of the entries last seen, after those that are left, and has the cache fetch what
+    /// they need: all heads first, then the descriptors, then the first buffers.
     #[inline(never)]
     #[expect(clippy::indexing_slicing, reason = "no more than there are entries")]
     fn read_ahead(&mut self, direction: Direction) {
+        let seen = usize::from(self.seen());
         let Self { ahead, descriptors, available, used, .. } = self;
-        let (mask, next) = (self.size - 1, self.next_available.get());
-        let count = AHEAD.min(self.seen_available.get().wrapping_sub(next).into());
-        for (n, entry) in ahead.entries[..count].iter_mut().enumerate() {
-            let slot = usize::from(next.wrapping_add(n as u16) & mask);
-            entry.head = available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
+        ahead.entries.copy_within(ahead.next..ahead.end, 0);
+        let begin = ahead.end - ahead.next;
+        let end = AHEAD.min(seen).max(begin);
+        let mask = self.size - 1;
+        let slot = |index: Index, n: usize| usize::from(index.get().wrapping_add(n as u16) & mask);
+        for n in begin..end {
+            let entry = &mut ahead.entries[n];
+            entry.head =
+                available.load_u16(RING_HEADER + slot(self.next_available, n) * 2, Ordering::Relaxed);
             descriptors.prefetch(usize::from(entry.head & mask) * DESC_BYTES);
         }
-        for line in 0..count.div_ceil(USED_OF_A_LINE) + 1 {
-            let slot = usize::from(self.next_used.get().wrapping_add((line * USED_OF_A_LINE) as u16) & mask);
-            used.prefetch_to_write(RING_HEADER + slot * USED_BYTES);
+        for n in (begin..end + USED_OF_A_LINE).step_by(USED_OF_A_LINE) {
+            used.prefetch_to_write(RING_HEADER + slot(self.next_used, n) * USED_BYTES);
         }
-        for entry in &mut ahead.entries[..count] {
+        for entry in &mut ahead.entries[begin..end] {
             // A head that does not exist is a fault when it is popped.
             entry.first = Descriptor::read(descriptors, entry.head & mask);
-            descriptors.memory().prefetch(entry.first.addr, direction == Direction::ToGuest);
         }
-        (ahead.next, ahead.end) = (0, count);
+        ahead.fetched -= ahead.next;
+        (ahead.next, ahead.end) = (0, end);
+        while self.ahead.fetched < end.min(FETCHED_AHEAD) {
+            self.fetch_buffer(direction);
+        }
+    }
+
+    /// Has the cache fetch the buffer of the next entry whose buffer it does not have.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a remainder")]
+    fn fetch_buffer(&mut self, direction: Direction) {
+        let Entry { first, .. } = self.ahead.entries[self.ahead.fetched % AHEAD];
+        self.ahead.fetched += 1;
+        self.descriptors.memory().prefetch(first.addr, direction == Direction::ToGuest);
     }
 
     /// Returns the bytes of the popped chain, if it is one segment.
@@ -309,7 +344,7 @@ impl Queue {
         // Entries that were read ahead remain as they were read, unless others have replaced them.
         match self.ahead.next.checked_sub(chains.into()) {
             Some(next) => self.ahead.next = next,
-            None => (self.ahead.next, self.ahead.end) = (0, 0),
+            None => (self.ahead.next, self.ahead.end, self.ahead.fetched) = (0, 0, 0),
         }
     }
 

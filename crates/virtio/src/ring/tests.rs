@@ -118,6 +118,35 @@ fn a_frame_of_the_guest_is_read_byte_for_byte() {
     }
 }
 
+/// Entries that are read ahead of their use come in order, once each, also where some are left of
+/// those before, or given back.
+#[test]
+fn entries_are_read_ahead_in_order() {
+    let (mut driver, mut queue, _memory) = ring(false);
+    let heads = |queue: &mut Queue, count: usize| -> Vec<(u16, u32)> {
+        (0..count).map_while(|_| queue.pop(Direction::ToGuest).unwrap()).collect()
+    };
+    // Buffer `n` has `n + 1` bytes.
+    (0..SIZE).for_each(|n| driver.write_descriptor(n, BUFFERS_AT, (u32::from(n) + 1, WRITE, 0)));
+    let mut push = |queue: &mut Queue, range: std::ops::Range<u16>| {
+        range.for_each(|n| driver.push(n));
+        driver.publish();
+        queue.available().unwrap();
+        queue.look_ahead(Direction::ToGuest);
+    };
+    push(&mut queue, 0..3);
+    assert_eq!(heads(&mut queue, 1), [(0, 1)]);
+    push(&mut queue, 3..7);
+    assert_eq!(heads(&mut queue, 2), [(1, 2), (2, 3)]);
+    queue.unpop(1);
+    assert_eq!(heads(&mut queue, 3), [(2, 3), (3, 4), (4, 5)]);
+    push(&mut queue, 7..8);
+    queue.unpop(1); // of an entry that is no longer among those read ahead
+    queue.look_ahead(Direction::ToGuest);
+    assert_eq!(heads(&mut queue, 9), [(4, 5), (5, 6), (6, 7), (7, 8)]);
+    assert_eq!((queue.seen(), queue.pop(Direction::ToGuest)), (0, Ok(None)));
+}
+
 #[test]
 fn a_frame_for_the_guest_is_written_byte_for_byte() {
     let (mut driver, mut queue, memory) = ring(false);
