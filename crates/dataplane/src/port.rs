@@ -3,6 +3,7 @@
 
 use std::os::fd::RawFd;
 
+use switch::settings::PortSettings;
 use switch::{
     FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RefusedFrames, RxDesc, RxFrame, TxDesc,
 };
@@ -52,9 +53,9 @@ pub trait Port {
     /// no effect on a port that posts none.
     fn set_min_posted(&mut self, _frames: u32) {}
 
-    /// Sets the speed that the switch's pause times refer to. Has an effect on a port that honors
-    /// them in the place of its peer.
-    fn set_pause_speed(&mut self, _bps: u64) {}
+    /// Applies other settings of the switch's port. Has an effect on a port that honors pauses in
+    /// the place of its peer.
+    fn apply_settings(&mut self, _settings: &PortSettings) {}
 
     /// Returns the frames that the last `receive` left behind, in all RX rings.
     fn rx_waiting(&self) -> u32 {

@@ -18,6 +18,26 @@ fn buffer() -> BufferSettings {
     BufferSettings { total_cells: 1500, fixed_cells: 400, headroom_cells: 100, ..BufferSettings::default() }
 }
 
+/// A guest's queues are read as far as the least headroom of a protected group holds, in limits.
+#[test]
+fn batches_of_a_guest_follow_headroom() {
+    let cells = |headroom: [u32; 2], no_drop, flow_control| {
+        let mut port = PortSettings::new("p0", None);
+        port.groups.iter_mut().for_each(|group| group.headroom_cells = 90);
+        (port.groups[3].headroom_cells, port.groups[4].headroom_cells) = (headroom[0], headroom[1]);
+        (port.pfc.no_drop, port.flow_control) = (no_drop, flow_control);
+        port.guest_batch_cells()
+    };
+    let (three, both) = (0b0000_1000, 0b0001_1000);
+    assert_eq!(cells([100, 80], three, FlowControl::Off), 100);
+    assert_eq!(cells([100, 80], both, FlowControl::Off), 80);
+    assert_eq!(cells([63, 80], both, FlowControl::Off), 64);
+    assert_eq!(cells([300, 300], both, FlowControl::Off), 256);
+    assert_eq!(cells([300, 300], both, FlowControl::Send), 90, "PAUSE protects all groups");
+    assert_eq!(cells([300, 300], both, FlowControl::Receive), 256);
+    assert_eq!(cells([0, 0], 0, FlowControl::Off), 256, "nothing is protected");
+}
+
 /// The remainder of the division goes to pool 0, if that has a share.
 #[test]
 fn pools_divide_the_shared_area() {

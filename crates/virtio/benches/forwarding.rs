@@ -138,7 +138,13 @@ impl Lab {
 }
 
 fn port_settings() -> virtio::PortSettings {
-    virtio::PortSettings { speed_bps: 400_000_000_000, sends_pfc: false, queue_pairs: 1, cell_bytes: 256 }
+    virtio::PortSettings {
+        speed_bps: 400_000_000_000,
+        sends_pfc: false,
+        queue_pairs: 1,
+        cell_bytes: 256,
+        batch_cells: 256,
+    }
 }
 
 fn mac(port: usize) -> MacAddr {

@@ -260,7 +260,8 @@ impl Lints {
 
     /// Checks headroom against what may arrive from a guest, which has no cable.
     fn headroom_of_guest(&mut self, port: &Port, priority: usize, cell: CellSize) {
-        let (cells, needed) = (port.settings.groups[priority].headroom_cells, headroom::guest_cells(cell));
+        let (cells, needed) =
+            (port.settings.groups[priority].headroom_cells, headroom::least_guest_cells(cell));
         let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
         let Some(setting) = setting.filter(|_| cells < needed) else { return };
         let what = format!(

@@ -78,7 +78,7 @@ fn headroom_holds_a_batch() {
         config::parse("x.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
     };
     let headroom = |config: config::Config| config.switch.ports[0].groups[3].headroom_cells;
-    assert_eq!([64, 100, 256, 9216].map(|cell| headroom(of(cell, ""))), [145, 100, 100, 100]);
+    assert_eq!([64, 100, 256, 9216].map(|cell| headroom(of(cell, ""))), [256; 4]);
     assert_eq!(headroom(of(64, "speed = \"100G\"\n")), 491);
     let few = |cells: u32| {
         let text = format!(

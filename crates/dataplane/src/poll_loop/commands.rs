@@ -123,7 +123,7 @@ impl<P: Port> PollLoop<P> {
                     port.set_min_posted(frames);
                 }
                 for (port, of_port) in self.ports.iter_mut().zip(&settings.switch.ports) {
-                    port.set_pause_speed(of_port.pause_speed_bps());
+                    port.apply_settings(of_port);
                 }
                 self.mailbox.reply(Reply::Applied(settings));
             }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::RawFd;
 
+use switch::settings::PortSettings;
 use switch::{
     FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RefusedFrames, RxDesc, RxFrame, TxDesc,
 };
@@ -73,8 +74,8 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
         self.port_mut().set_min_posted(frames);
     }
 
-    fn set_pause_speed(&mut self, bps: u64) {
-        self.port_mut().set_pause_speed(bps);
+    fn apply_settings(&mut self, settings: &PortSettings) {
+        self.port_mut().apply_settings(settings);
     }
 
     #[inline]
@@ -249,8 +250,8 @@ mod tests {
             self.called("set_min_posted", ());
         }
 
-        fn set_pause_speed(&mut self, _: u64) {
-            self.called("set_pause_speed", ());
+        fn apply_settings(&mut self, _: &PortSettings) {
+            self.called("apply_settings", ());
         }
 
         fn rx_waiting(&self) -> u32 {
@@ -380,7 +381,7 @@ mod tests {
         port.receive(memory, Instant(0), 1, &mut Vec::new());
         port.take_arrivals(memory, 1, &mut Vec::new());
         port.set_min_posted(1);
-        port.set_pause_speed(1);
+        port.apply_settings(&PortSettings::new("p0", None));
         port.transmit(memory, &mut Vec::new());
         port.prepare_sleep();
         port.cancel_sleep();

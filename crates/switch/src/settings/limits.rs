@@ -21,8 +21,10 @@ pub const POOLS: usize = 4;
 
 /// The most cells that are read of a guest's queue in an iteration, unless a single frame has more:
 /// what may arrive after XOFF on a port of a vhost-user socket (docs/vhost-user.md,
-/// "Backpressure").
-pub const GUEST_BATCH_CELLS: u32 = 64;
+/// "Backpressure"). 42 frames of 1514 bytes, in cells of 256.
+pub const GUEST_BATCH_CELLS: u32 = 256;
+/// The same where headroom holds fewer than the most.
+pub const LEAST_GUEST_BATCH_CELLS: u32 = 64;
 
 /// PFC frames of a port that may be in flight at once, if its state changes repeatedly meanwhile.
 pub const MAX_IN_FLIGHT: u8 = 4;

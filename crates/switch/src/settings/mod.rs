@@ -286,6 +286,14 @@ impl PortSettings {
     pub fn pause_speed_bps(&self) -> u64 {
         self.pfc.pause_speed_bps.or(self.speed_bps).or(self.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS)
     }
+
+    /// Returns the most cells that are read of a guest's queue in an iteration, if the port is on a
+    /// vhost-user socket: no more than the headroom of each protected group holds.
+    pub fn guest_batch_cells(&self) -> u32 {
+        let protected = if self.flow_control.sends() { Set8::ALL } else { Set8::from_bits(self.pfc.no_drop) };
+        let headroom = protected.into_iter().map(|priority| self.groups[priority].headroom_cells);
+        headroom.min().unwrap_or(u32::MAX).clamp(LEAST_GUEST_BATCH_CELLS, GUEST_BATCH_CELLS)
+    }
 }
 
 /// 802.3x PAUSE, which stops all frames of a link: see [`crate::pfc::link_pause`].

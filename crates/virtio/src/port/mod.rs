@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 
 use dataplane::{Port, PortFault};
 use switch::buffer::cell::CellSize;
+use switch::settings;
 use switch::{FrameId, FrameMemory, Instant, KernelCounters, RefusedFrames, RxDesc, TxDesc};
 use wire::bitset::Set8;
 
@@ -54,6 +55,8 @@ pub struct PortSettings {
     pub queue_pairs: usize,
     /// Bytes of the switch's cells, in which the batch of a queue is counted.
     pub cell_bytes: u32,
+    /// The most cells that are read of a queue in an iteration, unless a single frame has more.
+    pub batch_cells: u32,
 }
 
 /// A port of a loop on a guest's rings.
@@ -195,8 +198,9 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
         self.room + 1
     }
 
-    fn set_pause_speed(&mut self, bps: u64) {
-        self.pauses.set_speed(bps);
+    fn apply_settings(&mut self, settings: &settings::PortSettings) {
+        self.pauses.set_speed(settings.pause_speed_bps());
+        self.settings.batch_cells = settings.guest_batch_cells();
     }
 
     fn transmit(&mut self, memory: &mut M, frames: &mut Vec<TxDesc>) {

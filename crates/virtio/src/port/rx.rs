@@ -1,12 +1,12 @@
 //! Frames from the guest: reading its TX queues.
 //!
 //! Rule: the queues that are not paused get equal parts of a batch, beginning with another one each
-//! time; what one leaves the others use. A queue gives at most [`GUEST_BATCH_CELLS`] a batch, or
-//! one frame of more, which is what may arrive after XOFF, and so what headroom must hold. A frame
-//! for which the switch has no memory stays in the guest; one that breaks the rules counts as
-//! received and dropped. Source: Virtual I/O Device 1.2, 5.1.6.2 "Packet Transmission".
+//! time; what one leaves the others use. A queue gives at most as many cells a batch as headroom
+//! holds ([`switch::settings::PortSettings::guest_batch_cells`]), or one frame of more: that may
+//! arrive after XOFF. A frame for which the switch has no memory stays in the guest; one that
+//! breaks the rules counts as received and dropped. Source: Virtual I/O Device 1.2, 5.1.6.2 "Packet
+//! Transmission".
 
-use switch::settings::GUEST_BATCH_CELLS;
 use switch::{FrameId, FrameMemory, LONGEST_RECEIVED_BYTES, RxDesc};
 
 use crate::port::VirtioPort;
@@ -30,7 +30,7 @@ impl<M: FrameMemory> VirtioPort<M> {
         let begin = out.len();
         let senders = device.senders().max(1);
         let mut left = max;
-        let mut budgets = [GUEST_BATCH_CELLS; MAX_PAIRS];
+        let mut budgets = [self.settings.batch_cells; MAX_PAIRS];
         let mut signals = 0;
         // Equal parts first, then what is left of the batch.
         for most in [max.div_ceil(senders), max] {
@@ -50,6 +50,7 @@ impl<M: FrameMemory> VirtioPort<M> {
         for pair in 0..MAX_PAIRS {
             if let Some(queue) = &mut device.rings[tx_ring(pair)] {
                 queue.keep_disarmed();
+                queue.look_ahead(Direction::FromGuest);
                 signals |= u32::from(queue.publish()) << tx_ring(pair);
             }
         }
@@ -85,7 +86,7 @@ impl<M: FrameMemory> VirtioPort<M> {
             };
             let len = bytes.saturating_sub(header as u32);
             let cost = self.cell.of(u16::try_from(len).unwrap_or(u16::MAX));
-            if cost > *budget && *budget < GUEST_BATCH_CELLS {
+            if cost > *budget && *budget < self.settings.batch_cells {
                 return queue.unpop(1);
             }
             *budget = budget.saturating_sub(cost);

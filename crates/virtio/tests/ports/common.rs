@@ -25,7 +25,13 @@ pub struct Bench {
 }
 
 pub fn settings(queue_pairs: usize) -> PortSettings {
-    PortSettings { speed_bps: 10_000_000_000, sends_pfc: false, queue_pairs, cell_bytes: 256 }
+    PortSettings {
+        speed_bps: 10_000_000_000,
+        sends_pfc: false,
+        queue_pairs,
+        cell_bytes: 256,
+        batch_cells: 64,
+    }
 }
 
 impl Bench {

@@ -83,8 +83,10 @@ impl Lab {
                 role: SocketRole::Server,
                 unsealed: UnsealedMemory::Refused,
             };
+            let batch_cells = of_switch.ports[n].guest_batch_cells();
+            let of_port = virtio::PortSettings { batch_cells, ..settings(queue_pairs) };
             let (socket, port): (_, VirtioPort<HeapMemory>) =
-                VhostUser::open("guest", &socket, settings(queue_pairs), |_| ()).unwrap();
+                VhostUser::open("guest", &socket, of_port, |_| ()).unwrap();
             ports.push(LoopPort::Other(Box::new(port)));
             sockets.push(socket);
             paths.push(path);
@@ -390,6 +392,24 @@ fn a_speed_that_is_reloaded_holds_for_pauses() {
     lab.turns(100);
     assert_eq!(lab.wire.take_sent().len(), sent);
     lab.is_lossless();
+}
+
+/// An iteration reads no more of a queue than headroom holds, from the reload on that changes it.
+#[test]
+fn a_reload_of_headroom_changes_what_is_read_of_a_queue() {
+    let mut lab = Lab::new(8);
+    for (headroom_cells, frames) in [(100, 16), (300, 42), (10, 10), (100, 16)] {
+        let mut changed = switch_settings(8);
+        changed.ports[0].groups[3].headroom_cells = headroom_cells;
+        let settings = Settings { switch: changed, min_posted: vec![0; 3] };
+        assert!(matches!(lab.command(LoopCommand::Apply(Box::new(settings))), Reply::Applied(_)));
+        let before = lab.snapshot().ports[0].received.frames;
+        (0..64).for_each(|_| assert!(lab.send(0, 0, &frame(mac(2), 0, 0, 1514))));
+        // The command for it takes one iteration.
+        assert_eq!(lab.snapshot().ports[0].received.frames - before, frames, "{headroom_cells} cells");
+        lab.turns(100);
+        assert_eq!(lab.snapshot().ports[0].received.frames - before, 64);
+    }
 }
 
 /// A guest that hangs keeps the senders to its queue 3 paused. That is an event after 5 s, and with
