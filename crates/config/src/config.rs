@@ -26,7 +26,7 @@ use crate::tables::port::dcbx::PortDcbx;
 use crate::tables::port::policy::Policies;
 use crate::tables::port::vhost::VhostUserPort;
 use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
-use crate::tables::ports::{Link, PFC_MODES, Port, PortTable};
+use crate::tables::ports::{Link, PFC_MODES, Port, PortTable, raise_guest_headroom};
 use crate::tables::telemetry::{self, Telemetry};
 use crate::validate::buffer;
 use crate::validate::dcbx as dcbx_check;
@@ -187,6 +187,7 @@ fn read<T>(
     for share in fixed_area::shares(&ports, buffer.settings.fixed_cells) {
         ports[share.port].settings.groups[share.priority].reserved_cells = share.cells;
     }
+    raise_guest_headroom(&mut ports, &buffer.settings);
     // A check across several settings, one of which could not be read, would report the wrong
     // position.
     if report.is_empty() {

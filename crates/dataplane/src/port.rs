@@ -53,8 +53,8 @@ pub trait Port {
     /// no effect on a port that posts none.
     fn set_min_posted(&mut self, _frames: u32) {}
 
-    /// Applies other settings of the switch's port. Has an effect on a port that honors pauses in
-    /// the place of its peer.
+    /// Applies changed settings of the switch's port. Has an effect on a port that limits or pauses
+    /// its peer itself.
     fn apply_settings(&mut self, _settings: &PortSettings) {}
 
     /// Returns the frames that the last `receive` left behind, in all RX rings.

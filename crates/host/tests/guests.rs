@@ -81,6 +81,7 @@ fn what_is_paused_stays_in_the_queues_of_the_hosts() {
             sends_pfc: false,
             queue_pairs: 8,
             cell_bytes: 256,
+            batch_cells: 64,
         };
         let (socket, port): (_, VirtioPort<HeapMemory>) =
             VhostUser::open("host", &socket, of_port, |_| ()).unwrap();

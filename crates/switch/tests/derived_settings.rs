@@ -26,7 +26,7 @@ fn batches_of_a_guest_follow_headroom() {
         port.groups.iter_mut().for_each(|group| group.headroom_cells = 90);
         (port.groups[3].headroom_cells, port.groups[4].headroom_cells) = (headroom[0], headroom[1]);
         (port.pfc.no_drop, port.flow_control) = (no_drop, flow_control);
-        port.guest_batch_cells()
+        port.guest_batch_cells(false)
     };
     let (three, both) = (0b0000_1000, 0b0001_1000);
     assert_eq!(cells([100, 80], three, FlowControl::Off), 100);
@@ -36,6 +36,7 @@ fn batches_of_a_guest_follow_headroom() {
     assert_eq!(cells([300, 300], both, FlowControl::Send), 90, "PAUSE protects all groups");
     assert_eq!(cells([300, 300], both, FlowControl::Receive), 256);
     assert_eq!(cells([0, 0], 0, FlowControl::Off), 256, "nothing is protected");
+    assert_eq!(PortSettings::new("p0", None).guest_batch_cells(true), 64, "a guest that gets PFC");
 }
 
 /// The remainder of the division goes to pool 0, if that has a share.

@@ -35,8 +35,13 @@ fn main() {
         let path = folder.path().join(n.to_string());
         let (role, unsealed) = (SocketRole::Server, UnsealedMemory::Refused);
         let socket = SocketSettings { path: path.clone(), role, unsealed };
-        let port =
-            PortSettings { speed_bps: 10_000_000_000, sends_pfc: false, queue_pairs: 1, cell_bytes: 256 };
+        let port = PortSettings {
+            speed_bps: 10_000_000_000,
+            sends_pfc: false,
+            queue_pairs: 1,
+            cell_bytes: 256,
+            batch_cells: 256,
+        };
         let (socket, port): (_, VirtioPort<HeapMemory>) =
             VhostUser::open("guest", &socket, port, |_| ()).expect("a socket");
         ports.push(LoopPort::<loopback_port::LoopbackPort>::Other(Box::new(port)));

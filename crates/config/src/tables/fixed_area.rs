@@ -28,8 +28,7 @@ pub(crate) fn shares(ports: &[Port], fixed_cells: u32) -> Vec<Share> {
         for priority in 0..PRIORITIES {
             let message = port.tables().group(priority).setting(|table| &table.reserved_cells).is_some();
             let settings = &port.settings;
-            let is_protected = settings.pfc.no_drop & 1 << priority != 0 || settings.flow_control.sends();
-            if message || is_protected {
+            if message || settings.protected().contains(priority) {
                 reserved_cells += u64::from(settings.groups[priority].reserved_cells);
             } else {
                 shares.push(Share { port: number, priority, cells: 0 });

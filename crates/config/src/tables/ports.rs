@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 
 use dcbx::settings::{Ets, PfcMode};
 use switch::buffer::cell::CellSize;
-use switch::buffer::headroom::guest_cells;
-use switch::settings::{FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
+use switch::buffer::headroom::{guest_cells, least_guest_cells};
+use switch::settings::{BufferSettings, FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
 use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
@@ -428,7 +428,7 @@ impl<'t> Overrides<'t, PortTable> {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
         port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
         if self.setting(|table| &table.vhost.path).is_some() {
-            let needed = guest_cells(CellSize::new(buffer.settings.cell_bytes));
+            let needed = least_guest_cells(CellSize::new(buffer.settings.cell_bytes));
             port.groups.iter_mut().for_each(|group| group.headroom_cells = group.headroom_cells.max(needed));
         }
         self.classify().fill(&mut port);
@@ -480,6 +480,29 @@ impl<'t> Overrides<'t, PortTable> {
             cable_m: self.optional(|table| &table.cable_m),
             mtu_bytes: self.optional(|table| &table.mtu_bytes),
         }
+    }
+}
+
+/// Raises the default headroom of guests' protected groups, so that their queues are read in the
+/// largest batches, as far as the headroom pool holds that of all protected groups at once. What
+/// the file sets remains.
+pub(crate) fn raise_guest_headroom(ports: &mut [Port], buffer: &BufferSettings) {
+    let (mut others, mut guests) = (0_u64, Vec::new());
+    for (number, port) in ports.iter().enumerate() {
+        let is_guest = port.own.vhost.path.is_some();
+        for priority in port.settings.protected() {
+            if is_guest && port.tables().group(priority).setting(|table| &table.headroom_cells).is_none() {
+                guests.push((number, priority));
+            } else {
+                others += u64::from(port.settings.groups[priority].headroom_cells);
+            }
+        }
+    }
+    let evenly = u64::from(buffer.headroom_cells).saturating_sub(others) / (guests.len() as u64).max(1);
+    let cells = evenly.min(guest_cells(CellSize::new(buffer.cell_bytes)).into()) as u32;
+    for (number, priority) in guests {
+        let headroom = &mut ports[number].settings.groups[priority].headroom_cells;
+        *headroom = cells.max(*headroom);
     }
 }
 

@@ -67,8 +67,8 @@ fn classification_where_the_queue_is_the_priority() {
     }
 }
 
-/// The default holds what an iteration reads of a queue, whatever the size of cells; less is warned
-/// of.
+/// The default holds the largest batch that an iteration reads of a queue, or as much of it as all
+/// guests can have of the pool at once. What holds less than the smallest batch is warned of.
 #[test]
 fn headroom_holds_a_batch() {
     let of = |cell_bytes: u32, line: &str| {
@@ -79,6 +79,26 @@ fn headroom_holds_a_batch() {
     };
     let headroom = |config: config::Config| config.switch.ports[0].groups[3].headroom_cells;
     assert_eq!([64, 100, 256, 9216].map(|cell| headroom(of(cell, ""))), [256; 4]);
+    let of_pool = |pool: u32, ports: u32, cell_bytes: u32| {
+        let mut text = format!("[buffer]\nheadroom_cells = {pool}\ncell_bytes = {cell_bytes}\n");
+        for n in 0..ports {
+            let port = format!(
+                "[port.g{n}]\nvhost_user = \"/run/{n}.sock\"\npfc = {{ mode = \"on\", no_drop = [3] }}\n"
+            );
+            text += &port;
+        }
+        text += "[port.a]\ninterface = \"veth0\"\npfc = { mode = \"on\", no_drop = [3], \
+                 priority.3.headroom_cells = 200 }\n";
+        let config = config::parse("x.toml", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let cells = config.switch.ports.iter().map(|port| port.groups[3].headroom_cells);
+        cells.collect::<Vec<_>>()
+    };
+    assert_eq!(of_pool(12288, 47, 256), [[256; 47].as_slice(), &[200]].concat());
+    assert_eq!(of_pool(12288, 60, 256), [[201; 60].as_slice(), &[200]].concat(), "(12288 - 200) / 60");
+    assert_eq!(of_pool(500, 1, 256), [256, 200]);
+    assert_eq!(of_pool(400, 1, 256), [200, 200]);
+    assert_eq!(of_pool(220, 1, 256), [100, 200], "the default by speed");
+    assert_eq!(of_pool(220, 1, 64), [145, 200], "the longest frame");
     assert_eq!(headroom(of(64, "speed = \"100G\"\n")), 491);
     let few = |cells: u32| {
         let text = format!(

@@ -67,7 +67,7 @@ impl VhostSockets {
                 speed_bps: settings.pause_speed_bps(),
                 sends_pfc: port.pfc_frames,
                 cell_bytes: config.switch.buffer.cell_bytes,
-                batch_cells: settings.guest_batch_cells(),
+                batch_cells: settings.guest_batch_cells(port.pfc_frames),
                 queue_pairs: if port.queue_is_priority { virtio::MAX_PAIRS } else { 1 },
             };
             let (vhost, of_loop) =

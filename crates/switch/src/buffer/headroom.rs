@@ -34,7 +34,7 @@ pub const RESPONSE_BYTES: u64 = 3840;
 const SHORTEST_FRAME_BYTES: u64 = 64;
 
 /// Returns the cells that headroom has to hold for a guest on a vhost-user socket, which has no
-/// link: the smallest batch that an iteration reads of one of its queues.
+/// link: the smallest batch that an iteration reads of one of its queues, or the longest frame.
 pub fn least_guest_cells(cell: CellSize) -> u32 {
     LEAST_GUEST_BATCH_CELLS.max(cell.of(LONGEST_RECEIVED_BYTES as u16))
 }

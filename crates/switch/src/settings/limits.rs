@@ -23,7 +23,7 @@ pub const POOLS: usize = 4;
 /// what may arrive after XOFF on a port of a vhost-user socket (docs/vhost-user.md,
 /// "Backpressure"). 42 frames of 1514 bytes, in cells of 256.
 pub const GUEST_BATCH_CELLS: u32 = 256;
-/// The same where headroom holds fewer than the most.
+/// The fewest cells that such a batch is limited to, however little headroom there is.
 pub const LEAST_GUEST_BATCH_CELLS: u32 = 64;
 
 /// PFC frames of a port that may be in flight at once, if its state changes repeatedly meanwhile.

@@ -287,11 +287,19 @@ impl PortSettings {
         self.pfc.pause_speed_bps.or(self.speed_bps).or(self.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS)
     }
 
+    /// Returns the priorities whose groups are protected, by PFC or by PAUSE.
+    pub fn protected(&self) -> Set8 {
+        if self.flow_control.sends() { Set8::ALL } else { Set8::from_bits(self.pfc.no_drop) }
+    }
+
     /// Returns the most cells that are read of a guest's queue in an iteration, if the port is on a
-    /// vhost-user socket: no more than the headroom of each protected group holds.
-    pub fn guest_batch_cells(&self) -> u32 {
-        let protected = if self.flow_control.sends() { Set8::ALL } else { Set8::from_bits(self.pfc.no_drop) };
-        let headroom = protected.into_iter().map(|priority| self.groups[priority].headroom_cells);
+    /// vhost-user socket: no more than the headroom of each protected group holds. A guest that
+    /// gets PFC frames (`sends_pfc`) is always read, so headroom must hold several batches there.
+    pub fn guest_batch_cells(&self, sends_pfc: bool) -> u32 {
+        if sends_pfc {
+            return LEAST_GUEST_BATCH_CELLS;
+        }
+        let headroom = self.protected().into_iter().map(|priority| self.groups[priority].headroom_cells);
         headroom.min().unwrap_or(u32::MAX).clamp(LEAST_GUEST_BATCH_CELLS, GUEST_BATCH_CELLS)
     }
 }

@@ -4,9 +4,10 @@
 //! it when it is sent; a sent frame completes at once. Where a port has a queue pair for each
 //! priority, the number of the queue is the priority, in both directions. XOFF of a priority is a
 //! queue that is not read ([`pauses`]), so the guest's own queues hold what is paused, down to the
-//! socket. A guest that posts no buffers in a queue blocks only the switch's queue of that number
-//! ([`Port::blocked_queues`]). Source: docs/vhost-user.md; Virtual I/O Device 1.2, 5.1 "Network
-//! Device".
+//! socket. A port that has opened again, or has other settings, reads nothing in its first
+//! iteration, in which the switch advertises the XOFF that is in force. A guest that posts no
+//! buffers in a queue blocks only the switch's queue of that number ([`Port::blocked_queues`]).
+//! Source: docs/vhost-user.md; Virtual I/O Device 1.2, 5.1 "Network Device".
 
 #[expect(clippy::indexing_slicing, reason = "by ring, 0 to 15")]
 mod calls;
@@ -69,6 +70,8 @@ pub struct VirtioPort<M> {
     is_open: bool,
     pauses: Pauses,
     now: Instant,
+    /// The switch has yet to advertise the pauses that are in force.
+    awaits_pauses: bool,
     /// The queue that is read first.
     first_pair: usize,
     /// Frames that were sent, until the loop takes them.
@@ -102,6 +105,7 @@ impl<M> VirtioPort<M> {
             cell: CellSize::new(settings.cell_bytes),
             settings,
             now: Instant::default(),
+            awaits_pauses: false,
             first_pair: 0,
             completed: Vec::with_capacity(2 * STAGED),
             lost: Vec::with_capacity(STAGED),
@@ -188,7 +192,9 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
         self.exchange();
         if self.is_open && self.device.is_some() {
             self.send_staged(memory);
-            self.read_queues(memory, max, out);
+            if !std::mem::take(&mut self.awaits_pauses) {
+                self.read_queues(memory, max, out);
+            }
             self.update_room();
         }
     }
@@ -200,7 +206,8 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
 
     fn apply_settings(&mut self, settings: &settings::PortSettings) {
         self.pauses.set_speed(settings.pause_speed_bps());
-        self.settings.batch_cells = settings.guest_batch_cells();
+        self.settings.batch_cells = settings.guest_batch_cells(self.settings.sends_pfc);
+        self.awaits_pauses = true;
     }
 
     fn transmit(&mut self, memory: &mut M, frames: &mut Vec<TxDesc>) {
@@ -280,6 +287,7 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
         }
         self.is_open = true;
         self.pauses.reset();
+        self.awaits_pauses = true;
         self.handover.begin_serving();
         self.exchange();
         Some(true)

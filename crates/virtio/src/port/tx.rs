@@ -177,8 +177,8 @@ fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> 
         && let Some(buffer) = queue.single()?
         && buffer.len() >= LONGEST_HEADER + frame.len()
     {
-        // A header that is not written remains in the caches of both cores: a guest whose buffers
-        // go round has the same one in each.
+        // A header that is right already is not written. Where it has a cache line of its own, as
+        // in DPDK's buffers, the line remains in the caches of both cores.
         if buffer.array(0) != Some(IN_ONE_BUFFER) {
             let _ = buffer.write(0, &IN_ONE_BUFFER); // it fits
         }

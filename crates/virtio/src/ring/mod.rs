@@ -295,7 +295,8 @@ impl Queue {
         let Self { ahead, descriptors, available, used, .. } = self;
         ahead.entries.copy_within(ahead.next..ahead.end, 0);
         let begin = ahead.end - ahead.next;
-        let end = AHEAD.min(seen).max(begin);
+        let end = AHEAD.min(seen);
+        debug_assert!(begin <= end, "fewer are left than are available and can be held");
         let mask = self.size - 1;
         let slot = |index: Index, n: usize| usize::from(index.get().wrapping_add(n as u16) & mask);
         for n in begin..end {

@@ -68,10 +68,12 @@ impl Bench {
         front_end
     }
 
-    /// Opens the port once a driver is there.
+    /// Opens the port once a driver is there. In the first iteration nothing is read, as the switch
+    /// has yet to advertise its pauses.
     pub fn open(&mut self) {
         until("the link is up", || self.socket.is_linked());
         assert_eq!(self.port.reopen(&mut self.memory), Some(true));
+        assert!(self.receive().is_empty());
     }
 
     /// Receives a batch, and returns the frames with the priorities of their queues.

@@ -83,7 +83,7 @@ impl Lab {
                 role: SocketRole::Server,
                 unsealed: UnsealedMemory::Refused,
             };
-            let batch_cells = of_switch.ports[n].guest_batch_cells();
+            let batch_cells = of_switch.ports[n].guest_batch_cells(false);
             let of_port = virtio::PortSettings { batch_cells, ..settings(queue_pairs) };
             let (socket, port): (_, VirtioPort<HeapMemory>) =
                 VhostUser::open("guest", &socket, of_port, |_| ()).unwrap();
@@ -129,8 +129,14 @@ impl Lab {
     }
 
     fn connect(&mut self, n: usize) {
+        self.connect_and_send(n, 0);
+    }
+
+    /// Connects a guest that has sent frames of priority 3 to the wire before its port opens.
+    fn connect_and_send(&mut self, n: usize, frames: usize) {
         let driver = FrontEndSettings { queue_pairs: self.queue_pairs, ..FrontEndSettings::default() };
         self.drivers.insert(n, FrontEnd::connect(&self.paths[n], driver).unwrap());
+        (0..frames).for_each(|_| assert!(self.send(n, 3, &frame(mac(2), n, 3, 1514))));
         until("the link is up", || self.sockets[n].is_linked());
         let up = LoopCommand::PortUp { port: n, mac: mac(100 + n), complete_checksums: false };
         assert!(matches!(self.command(up), Reply::PortUp(port, true) if port == n));
@@ -392,6 +398,41 @@ fn a_speed_that_is_reloaded_holds_for_pauses() {
     lab.turns(100);
     assert_eq!(lab.wire.take_sent().len(), sent);
     lab.is_lossless();
+}
+
+/// A batch that begins just below XOFF fills the headroom, and a guest that connects again
+/// meanwhile, with a full queue, is not read before it is paused.
+#[test]
+fn a_guest_that_connects_again_is_still_paused() {
+    for headroom_cells in [100, 256] {
+        let mut lab = Lab::with(8, |settings| {
+            (settings.buffer.total_cells, settings.buffer.headroom_cells) = (2048, 3 * headroom_cells);
+            settings.ports.iter_mut().for_each(|port| port.groups[3].headroom_cells = headroom_cells);
+        });
+        lab.wire.block(true);
+        for frames in [6, 64] {
+            (0..frames).for_each(|_| assert!(lab.send(0, 3, &frame(mac(2), 0, 3, 1514))));
+            lab.turns(5);
+        }
+        let group = lab.snapshot().ports[0].groups[3];
+        assert!(group.xoff && group.headroom.cells > headroom_cells - 10, "{}", group.headroom.cells);
+        let waiting = 6 + headroom_cells as usize / 6;
+
+        drop(lab.drivers.remove(0));
+        until("the link is down", || {
+            lab.turns(1);
+            !lab.sockets[0].is_linked()
+        });
+        lab.handle.send(LoopCommand::PortDown(0)).expect("room for a command");
+        lab.turns(1);
+        lab.connect_and_send(0, 64);
+        lab.turns(5);
+        assert_eq!(lab.is_lossless().ports[0].groups[3].headroom.cells, group.headroom.cells);
+        lab.wire.block(false);
+        lab.turns(500);
+        assert_eq!(lab.wire.take_sent().len(), waiting + 64);
+        lab.is_lossless();
+    }
 }
 
 /// An iteration reads no more of a queue than headroom holds, from the reload on that changes it.

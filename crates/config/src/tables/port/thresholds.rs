@@ -14,7 +14,10 @@ const LAST_POOL: i64 = POOLS as i64 - 1;
 
 /// `pfc.priority.N`.
 pub(crate) const GROUP: TableSpec = &[
-    needed("headroom", 0).otherwise("by the speed", "Cells for frames that arrive after XOFF."),
+    needed("headroom", 0).otherwise(
+        "by the speed; with `vhost_user` up to 256 cells, as the pool has them",
+        "Cells for frames that arrive after XOFF.",
+    ),
     table("xoff", THRESHOLD).about("Use of the shared area at which XOFF is sent: one of these."),
     needed("xon_offset", 0).value("12", "XON is sent this far below the XOFF threshold."),
     needed("resume", 0).value("0", "XON is not sent above this many cells."),
