@@ -162,24 +162,23 @@ impl Sender {
                 filled = 0;
             }
             let (index, len) = (outgoing.frame.index(), usize::from(outgoing.len));
-            if self.frames.is_chain(index) {
+            let entries = if self.frames.is_chain(index) {
                 if len > self.mode.max_chunks * self.frames.chunk_bytes() {
                     self.drop_too_many_chunks(index, len);
                     continue;
                 }
-                let entries = self.frames.send_chain(index, len, &self.ownership, &mut self.batch[filled..]);
-                self.losses.record_entries(index, entries);
-                filled += entries;
+                self.frames.send_chain(index, len, &self.ownership, &mut self.batch[filled..])
             } else {
-                self.losses.record_entries(index, 1);
                 self.ownership.assign(index, RingOwner::Transmit);
                 self.batch[filled] = self.frames.desc_of_len(index, len);
-                // The kernel copies them, and waits for each line that another core wrote.
-                if !self.mode.zero_copy {
-                    self.frames.prefetch(&self.batch[filled]);
-                }
-                filled += 1;
+                1
+            };
+            self.losses.record_entries(index, entries);
+            // The kernel copies the frame, and waits for each cache line that another core wrote.
+            if !self.mode.zero_copy {
+                self.batch[filled..filled + entries].iter().for_each(|desc| self.frames.prefetch(desc));
             }
+            filled += entries;
         }
         self.produce(filled);
     }
