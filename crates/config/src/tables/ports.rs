@@ -450,7 +450,7 @@ impl<'t> Overrides<'t, PortTable> {
         let early_warning = pfc.part(|table| &table.early_warning);
         for priority in 0..PRIORITIES {
             let no_drop = port.pfc.no_drop & 1 << priority != 0;
-            let protected = no_drop || port.flow_control.sends();
+            let protected = port.protected().contains(priority);
             port.groups[priority] = self.group(priority).settings(protected, port.groups[priority]);
             port.watchdog[priority] = self.watchdog().settings(priority).filter(|_| no_drop && port.pfc.rx);
             port.early_warning[priority] = early_warning.settings(priority);

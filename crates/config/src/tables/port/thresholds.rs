@@ -15,7 +15,7 @@ const LAST_POOL: i64 = POOLS as i64 - 1;
 /// `pfc.priority.N`.
 pub(crate) const GROUP: TableSpec = &[
     needed("headroom", 0).otherwise(
-        "by the speed; with `vhost_user` up to 256 cells, as the pool has them",
+        "by the speed; with `vhost_user` at least 256 cells, if the pool has them",
         "Cells for frames that arrive after XOFF.",
     ),
     table("xoff", THRESHOLD).about("Use of the shared area at which XOFF is sent: one of these."),
