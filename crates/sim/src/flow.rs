@@ -404,11 +404,12 @@ impl Flow {
     #[inline]
     fn set_packet(&mut self, number: u64, len: u16) {
         self.sends_short = len != self.packet.len;
+        let transmission = self.retransmitted_frames();
         if self.sends_short {
             self.short_packet = Packet::data(&PacketHeaders { len, ..self.headers });
-            self.short_packet.set_number(number);
+            self.short_packet.set_number(number, transmission);
         } else {
-            self.packet.set_number(number);
+            self.packet.set_number(number, transmission);
         }
     }
 
@@ -464,7 +465,9 @@ impl Flow {
         if let Some(acked) = &mut self.sender.acked {
             let number = acked.expand(ack.number);
             let flow = self.headers.flow;
-            let hops = int.as_mut().map(|int| int.take(flow, number)).unwrap_or_default();
+            let is_unacked = number >= acked.window.first();
+            let int_of = int.as_mut().filter(|_| is_unacked);
+            let hops = int_of.map(|int| int.take(flow, number, ack.transmission)).unwrap_or_default();
             acked.acknowledge(ack, &hops, next_number, now);
             if let Some(int) = int {
                 int.forget_before(flow, acked.window.first());
@@ -477,15 +480,17 @@ impl Flow {
         self.sender.acked.as_ref().map_or(0, |acked| acked.window.retransmitted_frames())
     }
 
-    /// Handles the arrival of frame `number`, which had `line_bytes` bytes on the wire.
+    /// Handles the arrival of a frame, by its number and transmission, that had `line_bytes` bytes
+    /// on the wire.
     #[inline]
     pub(crate) fn receive(
         &mut self,
-        number: u64,
+        frame: (u64, u8),
         marked: bool,
         line_bytes: u64,
         now: Picos,
     ) -> ReceiveOutcome {
+        let (number, _) = frame;
         let sends_cnp = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
         let receiver = &mut self.receiver;
         if sends_cnp {
@@ -493,7 +498,7 @@ impl Flow {
         }
         if receiver.retransmission == Some(Retransmission::GoBackN) && number > receiver.next_number {
             let is_first = !std::mem::replace(&mut receiver.is_nak_sent, true);
-            let ack = is_first.then(|| AckContent::new(receiver.next_number, number, marked, true));
+            let ack = is_first.then(|| AckContent::new(receiver.next_number, frame, marked, true));
             return ReceiveOutcome { sends_cnp, completed: None, counts: false, ack };
         }
         // A repetition of what has arrived does not end the gap that was reported.
@@ -505,8 +510,7 @@ impl Flow {
         let counts = is_new || receiver.retransmission.is_none();
         receiver.measured_bytes += if counts && now >= receiver.measured_from { line_bytes } else { 0 };
         let completed = if is_new { receiver.complete(number) } else { None };
-        let ack =
-            receiver.retransmission.map(|_| AckContent::new(receiver.expected(), number, marked, false));
+        let ack = receiver.retransmission.map(|_| AckContent::new(receiver.expected(), frame, marked, false));
         ReceiveOutcome { sends_cnp, completed, counts, ack }
     }
 }
@@ -616,7 +620,7 @@ mod tests {
     fn a_gap_is_reported_once() {
         let mut flow = flow(Retransmission::GoBackN, None);
         let mut acked =
-            |number: u64| flow.receive(number, false, 1000, 0).ack.map(|ack| (ack.expected, ack.is_nak));
+            |number: u64| flow.receive((number, 0), false, 1000, 0).ack.map(|ack| (ack.expected, ack.is_nak));
         assert_eq!(acked(0), Some((1, false)));
         assert_eq!(acked(2), Some((1, true)));
         assert_eq!(acked(3), None);
@@ -636,7 +640,7 @@ mod tests {
         let mut now = of_ns(1_000_000);
         for number in 0..3 {
             assert_eq!(flow.take(now), (number, true));
-            let ack = AckContent::new(number + 1, number, false, false);
+            let ack = AckContent::new(number + 1, (number, 0), false, false);
             flow.acknowledge(&ack, None, now + of_ns(10_000));
             assert_eq!(flow.next_due(), Some(now + of_ns(20_000)));
             now += of_ns(20_000);

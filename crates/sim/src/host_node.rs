@@ -173,14 +173,14 @@ impl Host {
         };
         self.sent_frames += 1;
         let flow = &mut flows[number];
-        let (frame, is_new) = flow.take(wires.now);
+        let (_, is_new) = flow.take(wires.now);
         if let (Some(log), true) = (&mut wires.latency, is_new)
             && let Some(part) = log.sent(number, wires.now)
         {
             wires.mail[part].sent.push((number, wires.now));
         }
         if let Some(int) = &mut wires.int {
-            int.sent(number, frame);
+            int.sent(&flow.packet().bytes);
         }
         if let Some(acked) = &mut flow.sender.acked {
             acked.plan_timeout(number, self.node, &mut wires.queue);

@@ -11,7 +11,7 @@ use crate::flow::Message;
 use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
-use crate::trace::int_log::IntLog;
+use crate::trace::int_log::{FrameRecords, IntLog};
 use crate::trace::latency::LatencyLog;
 
 /// What one part of the network sends to another: frames, and what is announced beside them.
@@ -25,6 +25,8 @@ pub struct Mail {
     pub(crate) lldp: Vec<(usize, Picos, Vec<u8>)>,
     /// By flow: when its frames were sent, if latencies are measured.
     pub(crate) sent: Vec<(usize, Picos)>,
+    /// The in-band telemetry of its frames.
+    pub(crate) int: Vec<FrameRecords>,
 }
 
 impl Mail {
@@ -91,7 +93,11 @@ impl Links {
             self.queue.ticket(direction.free_at, direction.from.node, Event::TxDone(direction.number));
         match direction.other_part {
             None => self.fly(line, at, len, bytes),
-            Some(part) => self.mail[part].frames.push((line, at, Packet { len, bytes: *bytes })),
+            Some(part) => {
+                let mail = &mut self.mail[part];
+                mail.frames.push((line, at, Packet { len, bytes: *bytes }));
+                mail.int.extend(self.int.as_mut().and_then(|int| int.remove(bytes)));
+            }
         }
     }
 

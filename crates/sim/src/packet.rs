@@ -13,6 +13,8 @@
 //! AETH   58: syndrome, 0x1f ACK, 0x60 NAK (PSN sequence error)
 //!        59: number of the acknowledged frame, where the MSN is otherwise
 //! BTH    50: bit 6 (BECN) if that frame was marked
+//!        54: transmission, in the reserved bits: how many frames of the flow were sent again until
+//!            then, modulo 128; an acknowledgment repeats it
 //!        55: PSN, of an acknowledgment the expected number
 //! ```
 //! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH), 9.3.5 and 9.7.5.2 (AETH), and
@@ -52,8 +54,8 @@ pub(crate) struct Packet {
 /// Meaning of a frame to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Frame `number` of a flow.
-    Data { flow: usize, number: u64, marked: bool },
+    /// Frame `number` of a flow. If it was sent again, `transmission` differs.
+    Data { flow: usize, number: u64, transmission: u8, marked: bool },
     /// The flow's sender must slow down.
     Cnp { flow: usize },
     /// The flow's receiver acknowledges a frame.
@@ -67,6 +69,8 @@ pub(crate) struct AckContent {
     pub(crate) expected: u32,
     /// The frame that is acknowledged.
     pub(crate) number: u32,
+    /// Which of its transmissions has arrived.
+    pub(crate) transmission: u8,
     /// True if that frame was marked.
     pub(crate) marked: bool,
     /// True if it was discarded, because it is not the expected one.
@@ -75,6 +79,8 @@ pub(crate) struct AckContent {
 
 /// Numbers of frames as packet sequence numbers.
 const PSN_MASK: u32 = 0x00ff_ffff;
+/// Transmissions in the reserved bits of a BTH, above the packet sequence number.
+const TRANSMISSION_MASK: u32 = 0x7f00_0000;
 /// The bit of a BTH that tells a sender of marks, beside the queue pair.
 const BECN: u8 = 1 << 6;
 /// Syndromes of an acknowledgment: one without end-to-end credits, and a PSN sequence error.
@@ -82,10 +88,22 @@ const SYNDROME_ACK: u8 = 0x1f;
 const SYNDROME_NAK: u8 = 0x60;
 
 impl AckContent {
-    /// Builds the acknowledgment of frame `number` by a receiver that expects `expected`.
-    pub(crate) fn new(expected: u64, number: u64, marked: bool, is_nak: bool) -> Self {
+    /// Builds the acknowledgment of a transmission of frame `number` by a receiver that expects
+    /// `expected`.
+    pub(crate) fn new(expected: u64, (number, transmission): (u64, u8), marked: bool, is_nak: bool) -> Self {
         let [expected, number] = [expected, number].map(|number| number as u32 & PSN_MASK);
-        Self { expected, number, marked, is_nak }
+        Self { expected, number, transmission, marked, is_nak }
+    }
+}
+
+/// Returns the number nearest to `near` that has these lower 24 bits.
+pub(crate) fn nearest_number(low: u32, near: u64) -> u64 {
+    const NUMBERS: u64 = PSN_MASK as u64 + 1;
+    let number = (near & !(NUMBERS - 1)) | u64::from(low);
+    match number {
+        _ if number + NUMBERS / 2 < near => number + NUMBERS,
+        _ if number > near + NUMBERS / 2 => number.saturating_sub(NUMBERS),
+        _ => number,
     }
 }
 
@@ -149,7 +167,8 @@ impl Packet {
         let (from, to) = (headers.to, headers.from);
         let headers = PacketHeaders { from, to, priority, dscp, ecn: ECT1, len: ACK_BYTES, ..*headers };
         let mut packet = Self::new(&headers, ACK);
-        packet.bytes[BTH + 8..BTH + 12].copy_from_slice(&ack.expected.to_be_bytes());
+        let expected = u32::from(ack.transmission) << 24 | ack.expected;
+        packet.bytes[BTH + 8..BTH + 12].copy_from_slice(&expected.to_be_bytes());
         packet.bytes[BTH + 4] = if ack.marked { BECN } else { 0 };
         packet.bytes[HIGH..].copy_from_slice(&ack.number.to_be_bytes());
         packet.bytes[HIGH] = if ack.is_nak { SYNDROME_NAK } else { SYNDROME_ACK };
@@ -179,10 +198,11 @@ impl Packet {
         Self { len: headers.len, bytes }
     }
 
-    /// Sets the number of a flow's frame.
+    /// Sets the number of a flow's frame, and its transmission, of which 7 bits are carried.
     #[inline]
-    pub(crate) fn set_number(&mut self, number: u64) {
-        self.bytes[BTH + 8..BTH + 12].copy_from_slice(&(number as u32 & PSN_MASK).to_be_bytes());
+    pub(crate) fn set_number(&mut self, number: u64, transmission: u64) {
+        let word = (transmission as u32) << 24 & TRANSMISSION_MASK | number as u32 & PSN_MASK;
+        self.bytes[BTH + 8..BTH + 12].copy_from_slice(&word.to_be_bytes());
         self.bytes[HIGH..].copy_from_slice(&((number >> 24) as u32).to_be_bytes());
     }
 
@@ -250,16 +270,17 @@ pub(crate) fn is_control(bytes: &[u8; CARRIED_BYTES]) -> bool {
 pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
     let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let flow = (word(BTH + 4) & PSN_MASK) as usize;
+    let transmission = bytes[BTH + 8];
     if bytes[BTH] == CNP {
         return Content::Cnp { flow };
     }
     if bytes[BTH] == ACK {
         let (expected, number) = (word(BTH + 8) & PSN_MASK, word(HIGH) & PSN_MASK);
         let (marked, is_nak) = (bytes[BTH + 4] & BECN != 0, bytes[HIGH] == SYNDROME_NAK);
-        return Content::Ack { flow, ack: AckContent { expected, number, marked, is_nak } };
+        return Content::Ack { flow, ack: AckContent { expected, number, transmission, marked, is_nak } };
     }
     let number = u64::from(word(BTH + 8) & PSN_MASK) | u64::from(word(HIGH)) << 24;
-    Content::Data { flow, number, marked: bytes[IP + 1] & CE == CE }
+    Content::Data { flow, number, transmission, marked: bytes[IP + 1] & CE == CE }
 }
 
 #[cfg(test)]
@@ -275,8 +296,9 @@ mod tests {
     fn a_frame_is_parsed_as_it_was_built() {
         let mut packet = Packet::data(&LOOK);
         for number in [0, 1, 0x00ff_ffff, 0x0100_0000, 0x1234_5678_9abc] {
-            packet.set_number(number);
-            assert_eq!(packet.content(), Content::Data { flow: 70_000, number, marked: false });
+            packet.set_number(number, 0x1ff);
+            let content = Content::Data { flow: 70_000, number, transmission: 0x7f, marked: false };
+            assert_eq!(packet.content(), content);
         }
         let header = Header::parse(&packet.bytes).expect("a frame");
         assert_eq!((header.dst, header.src), (host_mac(258), host_mac(3)));
@@ -297,7 +319,7 @@ mod tests {
         for (marked, is_nak, syndrome) in
             [(false, false, 0x1f), (true, false, 0x1f), (false, true, 0x60), (true, true, 0x60)]
         {
-            let ack = AckContent::new(0x1234_5678_9abc, 0x1234_5678_9abb, marked, is_nak);
+            let ack = AckContent::new(0x1234_5678_9abc, (0x1234_5678_9abb, 0x7e), marked, is_nak);
             assert_eq!((ack.expected, ack.number), (0x78_9abc, 0x78_9abb));
             let packet = Packet::ack(&LOOK, (6, 48), ack);
             assert_eq!((packet.content(), packet.len), (Content::Ack { flow: 70_000, ack }, 66));

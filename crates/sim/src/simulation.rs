@@ -22,7 +22,7 @@ use crate::event_queue::{Event, MOST_NODES};
 use crate::flow::{CompletedMessage, Flow, Message};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links, Mail};
-use crate::packet::{AckContent, Content, PacketHeaders, host_mac};
+use crate::packet::{AckContent, CARRIED_BYTES, Content, Packet, PacketHeaders, host_mac};
 use crate::routes::{Routes, base_rtt_ns};
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;
@@ -33,8 +33,10 @@ use crate::trace::latency::{FlowEnds, LatencyLog};
 
 /// One of the frames on a captured link.
 #[derive(Debug, Clone, Copy)]
-pub struct Captured<'a> {
-    /// When its last byte arrived, in nanoseconds.
+pub struct Captured {
+    /// When its last byte arrived, in picoseconds, and the node where: the order of frames.
+    pub arrival: (u64, usize),
+    /// The same time in nanoseconds.
     pub at_ns: u64,
     /// Index of the link.
     pub link: usize,
@@ -42,8 +44,15 @@ pub struct Captured<'a> {
     pub from_end: usize,
     /// Length without FCS.
     pub len: u16,
-    /// The stored headers.
-    pub bytes: &'a [u8],
+    /// The stored headers; zeros behind a shorter frame.
+    pub headers: [u8; CARRIED_BYTES],
+}
+
+impl Captured {
+    /// Its bytes, as far as they are stored.
+    pub fn bytes(&self) -> &[u8] {
+        &self.headers[..self.headers.len().min(usize::from(self.len))]
+    }
 }
 
 /// Index of a node among its kind.
@@ -287,8 +296,8 @@ impl<'s> Simulation<'s> {
         let Some(packet) = self.links.arriving(number) else { return };
         if line.is_captured {
             let (at_ns, link, from_end) = (instant(now).0, number / 2, number % 2);
-            let bytes = &packet.bytes[..packet.bytes.len().min(usize::from(packet.len))];
-            tap(&Captured { at_ns, link, from_end, len: packet.len, bytes });
+            let Packet { len, bytes: headers } = *packet;
+            tap(&Captured { arrival: (now, line.to.node), at_ns, link, from_end, len, headers });
         }
         if packet.is_control() {
             return self.links.delay_control(number);
@@ -319,10 +328,10 @@ impl<'s> Simulation<'s> {
         match content {
             Content::Cnp { flow } => self.flows[flow].cut(now),
             Content::Ack { flow, ack } => self.acknowledged(flow, &ack),
-            Content::Data { flow: number, number: frame, marked } => {
+            Content::Data { flow: number, number: frame, transmission, marked } => {
                 let flow = &mut self.flows[number];
                 let line_bytes = self.links.directions[line].bytes_of(len);
-                let seen = flow.receive(frame, marked, line_bytes, now);
+                let seen = flow.receive((frame, transmission), marked, line_bytes, now);
                 let traffic = flow.traffic;
                 if seen.sends_cnp {
                     this.send_cnp(number);

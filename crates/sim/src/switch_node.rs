@@ -342,14 +342,12 @@ impl SimSwitch {
         {
             log.left(flow, line, std::mem::replace(arrived, NEVER), wires.now);
         }
-        if let Some(int) = &mut wires.int
-            && let (false, Content::Data { flow, number, .. }) = (is_control(bytes), content(bytes))
-        {
+        if let Some(int) = &mut wires.int {
             let direction = &wires.directions[line];
             let cell_bytes = u64::from(self.switch.settings().buffer.cell_bytes);
             let own_cells = u64::from(outgoing.len).div_ceil(cell_bytes);
             let queued_cells = u64::from(self.switch.queued_cells(port)).saturating_sub(own_cells);
-            int.left(flow, number, || HopRecord {
+            int.left(bytes, || HopRecord {
                 link: line as u32,
                 queue_bytes: queued_cells * cell_bytes,
                 tx_bytes: direction.counts.bytes,

@@ -335,32 +335,33 @@ bytes = 4096
 fn threads_change_no_byte_of_the_results() {
     let folder = folder();
     fs::write(folder.path().join("fabric.toml"), FABRIC).unwrap();
-    // The second has one switch, so it is not divided.
-    for scenario in ["fabric.toml", "incast.toml"] {
+    // Its telemetry goes with frames and acknowledgments from part to part.
+    fs::write(folder.path().join("hpcc.toml"), format!("{}hpcc = true\n", FABRIC.replace("300us", "100us")))
+        .unwrap();
+    // The last has one switch, so it is not divided.
+    for (scenario, cable) in
+        [("fabric.toml", "spine2.p1"), ("hpcc.toml", "spine2.p1"), ("incast.toml", "s.p1")]
+    {
+        let captures = ["h1=h1.pcapng".to_owned(), format!("{cable}=cable.pcapng")];
         let run = |threads: &str| {
             let tables = ["--messages", "messages.csv", "--groups", "groups.csv", "--plots", "plots"];
             let latency = ["--latency", "latency.csv", "--set", "latency=true"];
-            let options = [&["--json", "--threads", threads][..], &tables, &latency, &[scenario]].concat();
+            let pcap = ["--pcap", &captures[0], "--pcap", &captures[1]];
+            let options = [&["--json", "--threads", threads][..], &tables, &latency, &pcap, &[scenario]];
+            let options = options.concat();
             let (code, out, error) = sim(folder.path(), &options);
             assert_eq!(code, 0, "{error}");
-            let files = ["messages.csv", "groups.csv", "latency.csv", "plots/throughput.svg"];
-            let files = files.map(|file| fs::read(folder.path().join(file)).unwrap());
-            (out, files)
+            let tables = ["messages.csv", "groups.csv", "latency.csv", "plots/throughput.svg"];
+            let files = [&tables[..], &["h1.pcapng", "cable.pcapng"]].concat();
+            let read = |file: &&str| fs::read(folder.path().join(file)).unwrap();
+            (out, files.iter().map(read).collect::<Vec<_>>())
         };
         let one = run("1");
         assert!(one.1[0].len() > 1000, "{scenario} has messages");
         assert!(one.1[2].iter().filter(|&&byte| byte == b'\n').count() > 2, "{scenario} has latencies");
+        assert!(one.1[4..].iter().all(|capture| capture.len() > 10_000), "{scenario} has frames");
         for threads in ["2", "4"] {
             assert!(run(threads) == one, "{scenario} on {threads} threads");
         }
     }
-}
-
-#[test]
-fn what_has_one_core_is_named() {
-    let folder = folder();
-    let arguments = ["--pcap", "h1=h1.pcapng", "--threads", "2", "incast.toml"];
-    let (code, _, error) = sim(folder.path(), &arguments);
-    let named = "--threads 2: frames for --pcap are captured on one core";
-    assert!(code == 2 && error.contains(named), "{code} {error}");
 }

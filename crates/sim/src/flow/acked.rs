@@ -6,15 +6,13 @@ use endpoint::retransmission::{Acknowledgment, SendWindow};
 use endpoint::transport::Transport;
 
 use crate::event_queue::{Event, Queue};
-use crate::packet::AckContent;
+use crate::packet::{AckContent, nearest_number};
 use crate::scenario::AckSettings;
 use crate::time::{NEVER, Picos, instant, picos};
 
 /// The most frames of a flow from the first unacknowledged one on, far fewer than an
 /// acknowledgment's numbers tell apart before and behind it.
-const MAX_UNACKED_FRAMES: usize = 1 << 16;
-/// Numbers that the 24 bits of an acknowledgment tell apart.
-const NUMBERS: u64 = 1 << 24;
+pub(crate) const MAX_UNACKED_FRAMES: usize = 1 << 16;
 
 /// The state of a flow whose frames are acknowledged.
 #[derive(Debug)]
@@ -78,13 +76,7 @@ impl AckedSender {
 
     /// Returns the number nearest to the unacknowledged frames that has these lower bits.
     pub(crate) fn expand(&self, low: u32) -> u64 {
-        let first = self.window.first();
-        let number = (first & !(NUMBERS - 1)) | u64::from(low);
-        match number {
-            _ if number + NUMBERS / 2 < first => number + NUMBERS,
-            _ if number > first + NUMBERS / 2 => number.saturating_sub(NUMBERS),
-            _ => number,
-        }
+        nearest_number(low, self.window.first())
     }
 
     /// Plans the timer of flow `flow`, of the host of node `node`, unless its event comes before.
@@ -127,6 +119,7 @@ mod tests {
             timeout_ns: 1,
             transport: None,
         };
+        const NUMBERS: u64 = 1 << 24;
         let mut sender = AckedSender::new(&settings, &path);
         assert_eq!(sender.expand(5), 5);
         for number in 0..NUMBERS + 10 {
@@ -134,6 +127,7 @@ mod tests {
             let ack = AckContent {
                 expected: (number + 1) as u32 & 0x00ff_ffff,
                 number: number as u32 & 0x00ff_ffff,
+                transmission: 0,
                 marked: false,
                 is_nak: false,
             };

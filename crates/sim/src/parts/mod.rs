@@ -19,9 +19,9 @@ use wire::pause::FRAME_BYTES;
 
 use crate::link::Links;
 pub use crate::link::Mail;
-use crate::scenario::{FaultKind, Scenario, Traffic, TransportSettings};
-use crate::simulation::Simulation;
+use crate::scenario::{FaultKind, Scenario};
 use crate::simulation::part_of::PartOf;
+use crate::simulation::{Captured, Simulation};
 use crate::time::{Picos, of_ns};
 
 /// The least windows of a run: between two its progress is seen, and whether memory is left.
@@ -47,14 +47,7 @@ pub struct Part<'s>(Simulation<'s>);
 impl<'s> Partition<'s> {
     /// Divides the network of a scenario into at most `most` parts. There are fewer if it has fewer
     /// switches, or its nodes act on each other without delay.
-    ///
-    /// # Errors
-    /// More than one part is asked for, and the scenario has a setting that needs the whole network
-    /// at once. The text names it.
-    pub fn new(scenario: &'s Scenario, most: usize) -> Result<Self, String> {
-        if most > 1 {
-            divisible(scenario)?;
-        }
+    pub fn new(scenario: &'s Scenario, most: usize) -> Self {
         let (part_of, count) = assign::parts(scenario, most.max(1));
         let links = Links::new(&scenario.links, scenario.seed);
         // No frame is shorter than one of PFC, unless a scenario made in code has one.
@@ -63,7 +56,7 @@ impl<'s> Partition<'s> {
         let between = links.directions.iter().filter(|line| part_of[line.from.node] != part_of[line.to.node]);
         let lookahead = between.map(|line| line.flight_time(shortest)).min().unwrap_or(Picos::MAX / 2);
         let end = of_ns(scenario.duration_ns);
-        Ok(Self { scenario, part_of, count, lookahead, stops: stops(scenario), end })
+        Self { scenario, part_of, count, lookahead, stops: stops(scenario), end }
     }
 
     /// The number of parts.
@@ -96,12 +89,18 @@ impl<'s> Partition<'s> {
 }
 
 impl Part<'_> {
-    /// Processes the events before `end`, in picoseconds.
-    pub fn advance(&mut self, end: u64) {
+    /// Passes the frames of this link that arrive in this part to the tap of [`Part::advance`].
+    pub fn capture(&mut self, link: usize) {
+        self.0.capture(link);
+    }
+
+    /// Processes the events before `end`, in picoseconds. Frames of captured links are passed to
+    /// `tap`.
+    pub fn advance(&mut self, end: u64, tap: &mut dyn FnMut(&Captured)) {
         if let Some(log) = &mut self.0.links.latency {
             log.end_window();
         }
-        self.0.run_through(end.saturating_sub(1), &mut |_| {});
+        self.0.run_through(end.saturating_sub(1), tap);
     }
 
     /// Returns the time of the next event in picoseconds; the highest number if there is none.
@@ -130,6 +129,9 @@ impl Part<'_> {
         }
         if let Some(log) = &mut links.latency {
             log.take_in(&mut mail.sent);
+        }
+        if let Some(log) = &mut links.int {
+            mail.int.drain(..).for_each(|records| log.take_in(records));
         }
     }
 
@@ -162,18 +164,4 @@ fn stops(scenario: &Scenario) -> Vec<Picos> {
     }
     stops.sort_unstable();
     stops
-}
-
-/// Checks that a scenario has nothing that needs the whole network at once.
-fn divisible(scenario: &Scenario) -> Result<(), String> {
-    let uses_int = |traffic: &&Traffic| {
-        let transport = traffic.acks.as_ref().and_then(|acks| acks.transport);
-        matches!(transport, Some(TransportSettings::Hpcc(_)))
-    };
-    match scenario.traffic.iter().find(uses_int) {
-        None => Ok(()),
-        Some(Traffic { name, .. }) => Err(format!(
-            "traffic {name} has hpcc, whose telemetry is read across the whole network, on one core: leave out --threads"
-        )),
-    }
 }

@@ -160,7 +160,7 @@ mod tests {
     fn a_flow_keeps_its_port_whatever_its_number_dscp_and_marks() {
         let mut one = frame(7, 3, 0);
         let port = flow_hash(&one.bytes, 1, 16);
-        one.set_number(12345);
+        one.set_number(12345, 1);
         let mut other = frame(7, 3, 46);
         other.bytes[19] |= 3;
         assert_eq!([one, other].map(|frame| flow_hash(&frame.bytes, 1, 16)), [port; 2]);

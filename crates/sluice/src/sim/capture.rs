@@ -38,12 +38,11 @@ impl<W: Write> Capture<W> {
 
     /// Adds a frame.
     pub fn add(&mut self, frame: &Captured) -> Result<()> {
-        let kept = frame.bytes.len().min(SNAP_BYTES as usize);
         let block = EnhancedPacketBlock {
             interface_id: frame.from_end as u32,
             timestamp: Duration::from_nanos(frame.at_ns),
             original_len: u32::from(frame.len),
-            data: Cow::Borrowed(&frame.bytes[..kept]),
+            data: Cow::Borrowed(frame.bytes()),
             options: Vec::new(),
         };
         self.writer.write_pcapng_block(block).map_err(cause)?;
@@ -88,14 +87,16 @@ mod tests {
     /// later.
     fn captured() -> Vec<u8> {
         let mut capture = Capture::new(Vec::new(), ["h1", "leaf1.p3"], 100_000_000_000).unwrap();
-        let data = [0xab; 62];
-        capture
-            .add(&Captured { at_ns: 1_000_000_123, link: 7, from_end: 0, len: 1024, bytes: &data })
-            .unwrap();
-        let mut pfc = [0; FRAME_BYTES];
+        let frame = |at_ns: u64, from_end: usize, len: u16, headers: [u8; 62]| {
+            let arrival = (1000 * at_ns, from_end);
+            Captured { arrival, at_ns, link: 7, from_end, len, headers }
+        };
+        capture.add(&frame(1_000_000_123, 0, 1024, [0xab; 62])).unwrap();
+        let mut pfc = [0; 62];
         let quanta = [0, 0, 0, 65535, 0, 0, 0, 0];
-        Pfc { enable: 1 << 3, quanta }.encode(MacAddr([2, 1, 0, 0, 0, 3]), &mut pfc);
-        capture.add(&Captured { at_ns: 1_000_000_205, link: 7, from_end: 1, len: 60, bytes: &pfc }).unwrap();
+        let bytes = pfc.first_chunk_mut::<FRAME_BYTES>().unwrap();
+        Pfc { enable: 1 << 3, quanta }.encode(MacAddr([2, 1, 0, 0, 0, 3]), bytes);
+        capture.add(&frame(1_000_000_205, 1, 60, pfc)).unwrap();
         capture.into_inner()
     }
 

@@ -87,7 +87,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
     /// Run on this many cores, with the same results to the byte; more than the machine has make it
-    /// slower. Refused with --pcap, and for scenarios with HPCC.
+    /// slower.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Do not show progress. It is said on standard error, if that is a terminal.
@@ -267,12 +267,7 @@ fn run_on_cores(scenario: &sim::Scenario, arguments: &Arguments) -> Result<Compl
     if *threads == 1 {
         return run::run(scenario, pcap, *quiet);
     }
-    if !pcap.is_empty() {
-        return Err(anyhow!(
-            "--threads {threads}: frames for --pcap are captured on one core: leave out either"
-        ));
-    }
-    run::run_in_parts(scenario, usize::from(*threads), *quiet)
+    run::run_in_parts(scenario, usize::from(*threads), pcap, *quiet)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use sim::parts::Partition;
 use sim::scenario::LinkEnd;
 use sim::{Results, Scenario, Simulation};
@@ -59,19 +59,34 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
 /// Runs a scenario on several threads, or on one if its network cannot be divided.
 ///
 /// # Errors
-/// The scenario needs the whole network at once, or switches hold more than fits the memory.
-pub fn run_in_parts(scenario: &Scenario, threads: usize, quiet: bool) -> Result<CompletedRun> {
-    let partition = Partition::new(scenario, threads).map_err(|why| anyhow!("--threads {threads}: {why}"))?;
+/// As [`run`] has them.
+pub fn run_in_parts(
+    scenario: &Scenario,
+    threads: usize,
+    pcap: &[(String, PathBuf)],
+    quiet: bool,
+) -> Result<CompletedRun> {
+    let partition = Partition::new(scenario, threads);
     if partition.count() == 1 {
-        return run(scenario, &[], quiet);
+        return run(scenario, pcap, quiet);
     }
+    let mut captures = Captures::new(scenario, pcap)?;
+    let links: Vec<usize> = captures.open.iter().map(|open| open.link).collect();
     let mut progress = Progress::new(scenario.duration_ns, quiet);
-    let simulation = threads::run(&partition, &mut |now_ns, frame_hops| progress.at(now_ns, frame_hops));
+    let observer = threads::Observer {
+        report: &mut |now_ns, frame_hops| progress.at(now_ns, frame_hops),
+        tap: &mut |frame| {
+            captures.add(frame);
+            captures.failed.is_none()
+        },
+    };
+    let simulation = threads::run(&partition, &links, observer);
     let wall = progress.end();
     if let Some(why) = without_memory(&simulation) {
         bail!(why);
     }
-    Ok(CompletedRun { outcome: simulation.finish(), wall, captures: Vec::new() })
+    let captures = captures.finish()?;
+    Ok(CompletedRun { outcome: simulation.finish(), wall, captures })
 }
 
 /// Returns why the results are invalid, if no memory was left for a switch.

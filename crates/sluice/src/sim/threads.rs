@@ -2,35 +2,44 @@
 //!
 //! Rule: all threads run the same window, then wait for each other, and then take in what the
 //! others have sent. Mail and times are kept twice, for even and odd windows, so that one wait a
-//! window is enough: what is read after it is written again only after the next.
+//! window is enough: what is read after it is written again only after the next. Captured frames
+//! are kept until the first thread has taken those of all, window by window.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use sim::Simulation;
 use sim::parts::{Mail, Part, Partition};
+use sim::{Captured, Simulation};
 
 /// Turns of a loop that waits for the other threads, until it leaves the core to them.
 const SPINS: u32 = 10_000;
 /// Windows between two reports of progress.
 const REPORTED_WINDOWS: u64 = 256;
 
-/// Shows how far the run is: virtual time in nanoseconds, and frame-hops.
-pub type ProgressReport<'r> = dyn FnMut(u64, u64) + Send + 'r;
+/// What the first thread calls meanwhile.
+pub struct Observer<'r> {
+    /// Shows how far the run is: virtual time in nanoseconds, and frame-hops.
+    pub report: &'r mut (dyn FnMut(u64, u64) + Send),
+    /// Gets the frames of captured links, each link's in order. False ends the run.
+    pub tap: &'r mut (dyn FnMut(&Captured) -> bool + Send),
+}
 
-/// Runs the parts of a network until its end, or until a switch has no memory left.
-pub fn run<'s>(partition: &Partition<'s>, report: &mut ProgressReport) -> Simulation<'s> {
+/// Runs the parts of a network until its end, or until a switch has no memory left. The frames of
+/// `links` are captured.
+pub fn run<'s>(partition: &Partition<'s>, links: &[usize], observer: Observer) -> Simulation<'s> {
     let shared = &Shared::new(partition.count());
-    let mut report = Some(report);
+    let mut observer = Some(observer);
     let parts = std::thread::scope(|scope| {
         let _guard = BreakOnPanic(shared); // a thread that cannot be started panics
         let threads: Vec<_> = (0..partition.count())
             .map(|number| {
-                let report = report.take();
+                let observer = observer.take();
                 scope.spawn(move || {
                     let _guard = BreakOnPanic(shared);
-                    let mut worker = Worker { shared, partition, number, part: partition.part(number) };
-                    worker.run(report);
+                    let mut part = partition.part(number);
+                    links.iter().for_each(|link| part.capture(*link));
+                    let mut worker = Worker { shared, partition, number, part, is_over: false };
+                    worker.run(observer);
                     worker.part
                 })
             })
@@ -60,6 +69,8 @@ struct Shared {
 struct Exchange {
     /// By sender and receiver.
     mail: Vec<Mutex<Mail>>,
+    /// By part: the frames that it has captured.
+    captured: Vec<Mutex<Vec<Captured>>>,
     /// By part: the time of its next event, or of the first that it has sent.
     next_at: Vec<AtomicU64>,
     /// By part: frame-hops at the last report.
@@ -72,6 +83,7 @@ impl Exchange {
     fn new(count: usize) -> Self {
         Self {
             mail: (0..count * count).map(|_| Mutex::default()).collect(),
+            captured: (0..count).map(|_| Mutex::default()).collect(),
             next_at: (0..count).map(|_| AtomicU64::new(0)).collect(),
             hops: (0..count).map(|_| AtomicU64::new(0)).collect(),
             is_over: AtomicBool::new(false),
@@ -132,29 +144,51 @@ struct Worker<'t, 's> {
     partition: &'t Partition<'s>,
     number: usize,
     part: Part<'s>,
+    /// True if the run is to end after this window.
+    is_over: bool,
 }
 
 impl Worker<'_, '_> {
-    /// Runs window after window. The first thread reports.
-    fn run(&mut self, mut report: Option<&mut ProgressReport>) {
+    /// Runs window after window. The first thread has the observer.
+    fn run(&mut self, mut observer: Option<Observer>) {
         let (mut earliest, mut number) = (0, 0u64);
         while let Some(end) = self.partition.window(earliest) {
             let window = &self.shared.windows[(number % 2) as usize];
-            self.part.advance(end);
+            self.advance(end, window);
             self.send(window);
             if number.is_multiple_of(REPORTED_WINDOWS) {
-                self.report(number, report.as_deref_mut());
+                self.report(window, observer.as_mut());
+            }
+            if self.is_over {
+                window.is_over.store(true, Ordering::Relaxed);
             }
             if !self.shared.wait() {
                 return;
             }
             self.receive(window);
+            if let Some(observer) = &mut observer {
+                self.is_over |= !self.pass_captured(window, observer);
+            }
             if window.is_over.load(Ordering::Relaxed) {
                 return;
             }
             earliest = window.earliest();
             number += 1;
         }
+    }
+
+    /// Runs a window, and leaves the frames that are captured in it.
+    fn advance(&mut self, end: u64, window: &Exchange) {
+        let mut captured = lock(&window.captured[self.number]);
+        self.part.advance(end, &mut |frame| captured.push(*frame));
+    }
+
+    /// Passes on the frames that all parts have captured in a window. False if no more are wanted.
+    fn pass_captured(&self, window: &Exchange, observer: &mut Observer) -> bool {
+        let mut frames = Vec::new();
+        window.captured.iter().for_each(|captured| frames.append(&mut lock(captured)));
+        frames.sort_by_key(|frame| frame.arrival);
+        frames.iter().all(|frame| (observer.tap)(frame))
     }
 
     /// Leaves what the other parts are to take in, and the time of the next event.
@@ -175,22 +209,19 @@ impl Worker<'_, '_> {
     }
 
     /// Notes the frame-hops, and ends the run of all threads after this window if that is needed.
-    fn report(&self, number: u64, report: Option<&mut ProgressReport>) {
-        let window = &self.shared.windows[(number % 2) as usize];
+    fn report(&mut self, window: &Exchange, observer: Option<&mut Observer>) {
         window.hops[self.number].store(self.part.frame_hops(), Ordering::Relaxed);
         let hops = || window.hops.iter().map(|hops| hops.load(Ordering::Relaxed)).sum();
-        if let Some(report) = report {
-            report(self.part.now_ns(), hops());
+        if let Some(observer) = observer {
+            (observer.report)(self.part.now_ns(), hops());
         }
-        if self.part.is_without_memory() {
-            window.is_over.store(true, Ordering::Relaxed);
-        }
+        self.is_over |= self.part.is_without_memory();
     }
 }
 
 /// Locks a list that no other thread uses at the time.
-fn lock(mail: &Mutex<Mail>) -> std::sync::MutexGuard<'_, Mail> {
-    mail.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(list: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -211,24 +242,63 @@ mod tests {
     #[test]
     fn a_thread_that_panics_ends_all() {
         let scenario = scenario();
-        let partition = Partition::new(&scenario, 2).unwrap();
+        let partition = Partition::new(&scenario, 2);
         assert_eq!(partition.count(), 2);
         let mut reports = 0;
         let report = &mut |_: u64, _: u64| {
             reports += 1;
             assert!(reports < 3, "as a defect would");
         };
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(run(&partition, report)))).is_err());
+        let observer = Observer { report, tap: &mut |_| true };
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(run(&partition, &[], observer)))).is_err());
     }
 
     #[test]
     fn progress_is_of_all_parts() {
         let scenario = scenario();
-        let partition = Partition::new(&scenario, 2).unwrap();
+        let partition = Partition::new(&scenario, 2);
         let mut seen = Vec::new();
-        let whole = run(&partition, &mut |now_ns, hops| seen.push((now_ns, hops)));
+        let report = &mut |now_ns: u64, hops: u64| seen.push((now_ns, hops));
+        let whole = run(&partition, &[], Observer { report, tap: &mut |_| true });
         assert!(seen.len() > 1 && seen.is_sorted(), "{seen:?}");
         let (now_ns, hops) = *seen.last().unwrap();
         assert!(now_ns <= 1_000_000 && hops <= whole.frame_hops() && 2 * hops > whole.frame_hops());
+    }
+
+    /// The cable between the parts: its directions arrive in one each.
+    #[test]
+    fn captured_frames_come_as_on_one_core() {
+        let scenario = scenario();
+        let link = scenario.links.len() - 1;
+        let what = |frame: &Captured| (frame.arrival, frame.from_end, frame.len, frame.bytes().to_vec());
+        let mut simulation = Simulation::new(&scenario);
+        simulation.capture(link);
+        let mut expected = Vec::new();
+        simulation.run_until(scenario.duration_ns, &mut |frame| expected.push(what(frame)));
+        assert!([0, 1].iter().all(|end| expected.iter().filter(|frame| frame.1 == *end).count() > 50));
+        let partition = Partition::new(&scenario, 2);
+        let mut seen = Vec::new();
+        let tap = &mut |frame: &Captured| {
+            seen.push(what(frame));
+            true
+        };
+        run(&partition, &[link], Observer { report: &mut |_, _| {}, tap });
+        assert!(seen == expected, "{} frames, {} expected", seen.len(), expected.len());
+    }
+
+    /// A capture that cannot be written ends the run, as on one core.
+    #[test]
+    fn a_capture_that_fails_ends_the_run() {
+        let scenario = scenario();
+        let partition = Partition::new(&scenario, 2);
+        let mut count = 0;
+        let tap = &mut |_: &Captured| {
+            count += 1;
+            false
+        };
+        let whole = run(&partition, &[0], Observer { report: &mut |_, _| {}, tap });
+        let all = run(&partition, &[], Observer { report: &mut |_, _| {}, tap: &mut |_| true });
+        assert!(10 * whole.frame_hops() < all.frame_hops(), "{}", whole.frame_hops());
+        assert!((1..=2).contains(&count), "{count}");
     }
 }
