@@ -81,8 +81,12 @@ fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wire
     let mut settings = settings.settings.clone();
     settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
     // At most as many addresses as nodes are learned, and a larger table does not fit the cache.
-    // The limit per port is unchanged.
-    settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len());
+    // The limit per port is unchanged. Static entries of all hosts have room in any case.
+    let nodes = scenario.nodes.len();
+    settings.bridge.max_entries = match scenario.forwarding {
+        Forwarding::ShortestPath => nodes,
+        Forwarding::Learning => settings.bridge.max_entries.min(nodes),
+    };
     for line in lines_from(node, wires) {
         let port = &mut settings.ports[line.from.port];
         // The link limits the rate. A port without a configured speed counts pause quanta at the

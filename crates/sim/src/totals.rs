@@ -4,11 +4,14 @@
 //! - frames received by a switch and copies made by it = frames sent, dropped or held;
 //! - frames of its memory = frames free or held; cells charged are 0 if no frame is held;
 //! - frames sent over a link direction = frames that arrived, are in flight, or were lost by a cut;
-//! - frames counted by nodes = frames received over their links, and for hosts also frames sent.
+//! - frames counted by nodes = frames received over their links, and for hosts also frames sent;
+//! - frames that do not arrive ≤ frames dropped by switches, cut, or received by another host, and
+//!   the last only if switches flood or have routes of the file.
 
 use std::collections::{BTreeSet, HashMap};
 use wire::bitset::Set8;
 
+use endpoint::retransmission::Retransmission;
 use switch::Snapshot;
 use switch::monitor::counters::PortSnapshot;
 
@@ -21,7 +24,7 @@ use crate::results::{
 };
 use crate::routes::Routes;
 use crate::routes::ideal_path::IdealPath;
-use crate::scenario::{LinkEnd, NodeKind, Scenario};
+use crate::scenario::{FaultKind, Forwarding, LinkEnd, NodeKind, Scenario};
 use crate::simulation::{LldpEnd, NodeIndex, Simulation, routes_of};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
@@ -41,8 +44,8 @@ fn outcome(simulation: &mut Simulation) -> Results {
     for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {
         device.switch.snapshot(now, snapshot);
     }
-    let in_network = in_network(simulation);
-    let imbalances = imbalances(simulation, &snapshots);
+    let (in_network, astray) = in_network(simulation);
+    let imbalances = imbalances(simulation, &snapshots, (&in_network, astray));
     let scenario = simulation.scenario;
     let routes = routes_of(scenario);
     let flows = flow_outcomes(simulation, &routes, &in_network);
@@ -74,17 +77,19 @@ fn outcome(simulation: &mut Simulation) -> Results {
 
 /// Counts the frames of each flow that are in switches and on links and may still arrive. Copies
 /// of a flooded frame are one frame. It does not count if it has arrived, and copies for another
-/// host do not count.
-fn in_network(simulation: &Simulation) -> Vec<u64> {
+/// host do not count: their number is returned beside.
+fn in_network(simulation: &Simulation) -> (Vec<u64>, u64) {
     let flows = &simulation.flows;
-    let mut frames = BTreeSet::new();
+    let (mut frames, mut astray) = (BTreeSet::new(), 0);
     let mut count_copy = |line: Option<usize>, bytes: &[u8; CARRIED_BYTES]| {
         let (false, Content::Data { flow, number, .. }) = (is_control(bytes), content(bytes)) else { return };
         let is_astray = |line: usize| {
             let to = simulation.links.directions[line].to.node;
             matches!(simulation.node_indices[to], NodeIndex::Host(_)) && to != flows[flow].headers.to
         };
-        if flows[flow].receiver.is_missing(number) && !line.is_some_and(is_astray) {
+        if line.is_some_and(is_astray) {
+            astray += 1;
+        } else if flows[flow].receiver.is_missing(number) {
             frames.insert((flow, number));
         }
     };
@@ -92,7 +97,7 @@ fn in_network(simulation: &Simulation) -> Vec<u64> {
     simulation.links.in_flight().for_each(|(line, packet)| count_copy(Some(line), &packet.bytes));
     let mut of_flow = vec![0; flows.len()];
     frames.into_iter().for_each(|(flow, _)| of_flow[flow] += 1);
-    of_flow
+    (of_flow, astray)
 }
 
 fn traffic_outcome(
@@ -324,7 +329,7 @@ fn links(simulation: &Simulation) -> Vec<LinkOutcome> {
 }
 
 /// Lists what does not add up.
-fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String> {
+fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot], in_network: (&[u64], u64)) -> Vec<String> {
     let mut found = Vec::new();
     let names = simulation.scenario.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Switch(_)));
     for ((node, device), snapshot) in names.zip(&mut simulation.devices).zip(snapshots) {
@@ -339,7 +344,47 @@ fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String
         }
     }
     found.extend(ends_imbalances(simulation));
+    found.extend(unexplained_losses(simulation, snapshots, in_network));
     found
+}
+
+/// Lists losses without a counted cause. Receivers of go-back-N discard frames that arrived; these
+/// are not counted, so runs with it are not checked.
+fn unexplained_losses(
+    simulation: &Simulation,
+    snapshots: &[Snapshot],
+    (in_network, astray): (&[u64], u64),
+) -> Vec<String> {
+    let Scenario { traffic, forwarding, routes, faults, nodes, .. } = simulation.scenario;
+    let mut found = Vec::new();
+    let has_own_route = !routes.is_empty() || faults.iter().any(|fault| is_route(&fault.kind));
+    if *forwarding == Forwarding::ShortestPath && !has_own_route {
+        for host in simulation.hosts.iter().filter(|host| host.foreign_frames > 0) {
+            let (name, frames) = (&nodes[host.node].name, host.foreign_frames);
+            found.push(format!("{name}: {frames} frames of other hosts came, and no route leads here"));
+        }
+    }
+    if traffic.iter().any(|it| it.acks.is_some_and(|acks| acks.retransmission == Retransmission::GoBackN)) {
+        return found;
+    }
+    let lost = |(flow, in_network): (&Flow, &u64)| {
+        let Flow { sender, receiver, .. } = flow;
+        let arrived = receiver.received_frames - receiver.repeated_frames;
+        sender.sent_frames.saturating_sub(arrived + in_network)
+    };
+    let lost: u64 = simulation.flows.iter().zip(in_network).map(lost).sum();
+    let ports = snapshots.iter().flat_map(|snapshot| &snapshot.ports);
+    let dropped: u64 = ports.flat_map(|port| &port.drops).map(|count| count.frames).sum();
+    let cut: u64 = simulation.links.directions.iter().map(|line| line.counts.cut).sum();
+    let astray = astray + simulation.hosts.iter().map(|host| host.foreign_frames).sum::<u64>();
+    if lost > dropped + cut + astray {
+        found.push(format!("{lost} lost > {dropped} dropped + {cut} cut + {astray} for other hosts"));
+    }
+    found
+}
+
+fn is_route(fault: &FaultKind) -> bool {
+    matches!(fault, FaultKind::Route(_))
 }
 
 /// Lists the nodes that have counted other frames than their links.
@@ -404,4 +449,49 @@ fn peer(scenario: &Scenario, end: LinkEnd) -> Option<String> {
     let link = scenario.links.iter().find(|link| link.ends.contains(&end))?;
     let other = if link.ends[0] == end { link.ends[1] } else { link.ends[0] };
     Some(scenario.end_name(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Simulation;
+    use crate::packet::host_mac;
+
+    const CONFIG: &str = "[port.p1]\ninterface = \"i1\"\nspeed = \"10G\"\n\
+                          [port.p2]\ninterface = \"i2\"\nspeed = \"10G\"\n\
+                          [port.p3]\ninterface = \"i3\"\nspeed = \"10G\"\n";
+    const SCENARIO: &str = "duration = \"100us\"\n[switch.s]\nconfig = \"s.toml\"\n[host.\"h[1-3]\"]\n\
+                            [[link]]\nends = [\"h[1-3]\", \"s.p[1-3]\"]\n\
+                            [[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nrate = \"1G\"\n";
+
+    /// A switch that sends frames to a host that is not their receiver: no switch counts a drop.
+    #[test]
+    fn frames_that_only_another_host_receives_do_not_add_up() {
+        for (route, is_fault) in
+            [("", true), ("[[route]]\nswitch = \"s\"\nto = \"h1\"\nport = \"p1\"\n", false)]
+        {
+            let text = format!("{SCENARIO}{route}");
+            let scenario = crate::scenario::parse("t.toml", &text, &mut |_| Ok(CONFIG.to_owned()));
+            let scenario = scenario.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+            let mut simulation = Simulation::new(&scenario);
+            simulation.devices[0].switch.set_static(host_mac(2), 2);
+            simulation.run_until(scenario.duration_ns, &mut |_| {});
+            let results = simulation.finish();
+            let frames = results.hosts[2].foreign_frames;
+            assert_eq!((frames, results.traffic[0].lost_frames), (8, 9), "one is on its way to h3");
+            let what = format!("h3: {frames} frames of other hosts came, and no route leads here");
+            assert_eq!(results.imbalances, if is_fault { vec![what] } else { vec![] });
+        }
+    }
+
+    /// Losses that nothing has counted.
+    #[test]
+    fn losses_have_a_cause() {
+        let scenario =
+            crate::scenario::parse("t.toml", SCENARIO, &mut |_| Ok(CONFIG.to_owned())).expect("valid");
+        let mut simulation = Simulation::new(&scenario);
+        simulation.run_until(scenario.duration_ns, &mut |_| {});
+        simulation.flows[0].sender.sent_frames += 5;
+        let imbalances = simulation.finish().imbalances;
+        assert_eq!(imbalances, ["5 lost > 0 dropped + 0 cut + 0 for other hosts"]);
+    }
 }

@@ -65,6 +65,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"10g.toml\""),
     ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"missing.toml\""),
     ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"wrong.toml\""),
+    ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"vlan-defaults.toml\""),
     ("", "[network]\nkind = \"rail\"\npods = 9\nservers_per_pod = 4\nrails = 8\nspines = 4"),
     (
         "",

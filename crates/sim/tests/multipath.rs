@@ -118,3 +118,14 @@ fn routes_heal_after_a_cut() {
         assert!(lost(Some(0)) <= 5, "{multipath:?}: frames on the cable only");
     }
 }
+
+/// Static entries of hosts do not depend on how many addresses a switch may learn.
+#[test]
+fn a_small_fdb_has_all_routes() {
+    let device = "[bridge]\nmax_entries = 1\n".to_owned() + &device(3);
+    let nodes = vec![switch("s", &device), host("h1"), host("h2"), host("h3")];
+    let links = (0..3).map(|n| cable((1 + n, 0), (0, n), 10 * GBPS, 10)).collect();
+    let traffic = vec![constant("a", 1, 2, 3, 1000), constant("b", 2, 3, 3, 1000)];
+    let outcome = run(&scenario(nodes, links, traffic, 100 * US));
+    assert!(outcome.hosts.iter().all(|host| host.foreign_frames == 0), "{:?}", outcome.hosts);
+}

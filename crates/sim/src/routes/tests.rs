@@ -35,6 +35,7 @@ fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link
                 dcbx: vec![],
                 lldp: vec![],
                 file: String::new(),
+                added_ports: String::new(),
                 interfaces: vec![],
             }))
         };

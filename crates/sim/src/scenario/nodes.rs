@@ -56,10 +56,19 @@ enum TableKind {
     Host(HostNode),
 }
 
+/// A configuration that switches have.
+struct Device {
+    config: Config,
+    /// Its path, as the scenario has it; empty if the network has it by default.
+    file: String,
+    /// The tables of ports that a generated network adds to the file.
+    added_ports: String,
+}
+
 /// Configuration files, each read once.
 #[derive(Default)]
 pub(super) struct Devices {
-    list: Vec<Config>,
+    list: Vec<Device>,
     /// By path: the index in `list`, or the reason why it cannot be read, or `None` if it is
     /// invalid.
     by_path: BTreeMap<String, Result<usize, Option<String>>>,
@@ -75,14 +84,7 @@ impl Devices {
         }
         match self.by_path.get(path.value)? {
             Ok(device) => {
-                let ports = &self.list[*device].switch.ports;
-                if ports.iter().any(|port| port.vlan != VlanSettings::Transparent) {
-                    let what = format!(
-                        "{} gives its ports VLANs, and hosts of a scenario have none",
-                        quoted(path.value)
-                    );
-                    report.add(&path.location, what, "leave vlan out of that file");
-                }
+                self.rejects_vlans(*device, &path.location, report);
                 Some(*device)
             }
             Err(Some(why)) => {
@@ -102,25 +104,46 @@ impl Devices {
     /// invalid.
     fn generated(&mut self, network: &Generated, report: &mut Diagnostics) -> Vec<Option<usize>> {
         let mut devices = Vec::new();
-        for (number, (name, text)) in network.configs.iter().enumerate() {
-            let device = self.parse(name, text).ok();
-            let ports = device.map_or(0, |device| self.list[device].switch.ports.len());
+        for (number, (name, added_ports)) in network.configs.iter().enumerate() {
+            let text = network.base.clone() + added_ports;
+            let (file, added_ports) = (network.file.clone(), added_ports.clone());
+            let device = self.parse(name, &text).ok().map(|config| self.add(config, file, added_ports));
+            let ports = device.map_or(0, |device| self.list[device].config.switch.ports.len());
             if device.is_some() && ports != network.port_count(number) {
                 let what = "this configuration has ports, and those of the network are added to it";
                 report.add(&network.config, what, "leave its ports out");
             }
-            self.by_path.insert(name.clone(), device.ok_or(None));
             devices.push(device);
+        }
+        // All of them have what the one file sets for ports.
+        if let Some(device) = devices.iter().flatten().next() {
+            self.rejects_vlans(*device, &network.config, report);
         }
         devices
     }
 
-    fn read(&mut self, path: &str, load: Load) -> Result<usize, Option<String>> {
-        let text = load(path).map_err(Some)?;
-        self.parse(path, &text)
+    /// Rejects VLANs: frames of hosts have none, and the simulator knows a frame by the offsets that
+    /// its headers have without a change of tags.
+    fn rejects_vlans(&self, device: usize, location: &SettingSpan, report: &mut Diagnostics) {
+        let Device { config, file, .. } = &self.list[device];
+        if config.switch.ports.iter().any(|port| port.vlan != VlanSettings::Transparent) {
+            let what = format!("{} gives its ports VLANs, and hosts of a scenario have none", quoted(file));
+            report.add(location, what, "leave vlan out of that file");
+        }
     }
 
-    fn parse(&mut self, path: &str, text: &str) -> Result<usize, Option<String>> {
+    fn add(&mut self, config: Config, file: String, added_ports: String) -> usize {
+        self.list.push(Device { config, file, added_ports });
+        self.list.len() - 1
+    }
+
+    fn read(&mut self, path: &str, load: Load) -> Result<usize, Option<String>> {
+        let text = load(path).map_err(Some)?;
+        let config = self.parse(path, &text)?;
+        Ok(self.add(config, path.to_owned(), String::new()))
+    }
+
+    fn parse(&mut self, path: &str, text: &str) -> Result<Config, Option<String>> {
         let mut config = config::parse(path, text).map_err(|mistakes| {
             self.mistakes.push(mistakes);
             None
@@ -128,8 +151,7 @@ impl Devices {
         if !config.pfc_enabled {
             config.switch = config.switch.without_pfc();
         }
-        self.list.push(config);
-        Ok(self.list.len() - 1)
+        Ok(config)
     }
 }
 
@@ -285,7 +307,7 @@ impl Nodes {
     /// The configuration of a switch, if it is valid.
     pub(super) fn device<'n>(&self, node: usize, devices: &'n Devices) -> Option<&'n Config> {
         match self.list[node].kind {
-            TableKind::Switch { device, .. } => devices.list.get(device?),
+            TableKind::Switch { device, .. } => devices.list.get(device?).map(|device| &device.config),
             TableKind::Host(_) => None,
         }
     }
@@ -391,13 +413,11 @@ impl Nodes {
         let kind = |kind| match kind {
             TableKind::Host(host) => Some(NodeKind::Host(host)),
             TableKind::Switch { device, turn_ns, multipath } => {
-                let config = devices.list.get(device?)?.clone();
-                let file =
-                    devices.by_path.iter().find(|(_, found)| **found == Ok(device.unwrap_or(usize::MAX)));
-                let file = file.map(|(path, _)| path.clone()).unwrap_or_default();
+                let Device { config, file, added_ports } = devices.list.get(device?)?;
+                let (file, added_ports) = (file.clone(), added_ports.clone());
                 let multipath = multipath.unwrap_or(of_network);
-                let settings = SwitchNode { file, multipath, ..SwitchNode::new(config, turn_ns) };
-                Some(NodeKind::Switch(Box::new(settings)))
+                let node = SwitchNode::new(config.clone(), turn_ns);
+                Some(NodeKind::Switch(Box::new(SwitchNode { file, added_ports, multipath, ..node })))
             }
         };
         let node = |node: &NodeTable| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });

@@ -123,6 +123,8 @@ pub struct SwitchNode {
     pub lldp: Vec<LldpSettings>,
     /// Path of its configuration, as the scenario has it; empty for one that was not read.
     pub file: String,
+    /// The tables of its ports if `file` has none, as those of a generated network; else empty.
+    pub added_ports: String,
     /// Interface of each port in its configuration; only a lab on real interfaces uses them.
     pub interfaces: Vec<String>,
 }
@@ -134,7 +136,8 @@ impl SwitchNode {
         let (settings, dcbx) = if pfc_enabled { (switch, dcbx) } else { (switch.without_pfc(), Vec::new()) };
         let lldp = lldp.ports.iter().map(|port| port.settings).collect();
         let multipath = Multipath::default();
-        Self { settings, turn_ns, multipath, dcbx, lldp, file: String::new(), interfaces }
+        let (file, added_ports) = Default::default();
+        Self { settings, turn_ns, multipath, dcbx, lldp, file, added_ports, interfaces }
     }
 }
 

@@ -57,6 +57,7 @@ fn scenario() -> Scenario {
         dcbx: vec![],
         lldp: vec![],
         file: String::new(),
+        added_ports: String::new(),
         interfaces: vec![],
     }));
     let host = |_| NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 });

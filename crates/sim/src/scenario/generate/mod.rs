@@ -33,7 +33,11 @@ const MAX_PORTS: usize = 64;
 pub(super) struct Generated {
     plan: Plan,
     pub(super) location: SettingSpan,
-    /// Name and text of the configuration of each role.
+    /// Path of the configuration; empty if the file has none.
+    pub(super) file: String,
+    /// Text of the configuration without ports.
+    pub(super) base: String,
+    /// The name of the configuration of each role in diagnostics, and its tables of ports.
     pub(super) configs: Vec<(String, String)>,
     /// The place of `config` in the file.
     pub(super) config: SettingSpan,
@@ -133,13 +137,14 @@ pub(super) fn read(file: &mut TableReader, load: Load, report: &mut Diagnostics)
     }
     let plan = plan_of(kind, &sizes, &location, report)?;
     let name = path.as_ref().map_or("[network]", |path| path.value);
-    let configs = plan.roles.iter().map(|role| {
-        let text = base.clone() + &port_tables(role, &host, &fabric, &global);
-        (format!("{name} ({})", role.name), text)
-    });
+    let file = path.as_ref().map_or(String::new(), |path| path.value.to_owned());
+    let configs = plan
+        .roles
+        .iter()
+        .map(|role| (format!("{name} ({})", role.name), port_tables(role, &host, &fabric, &global)));
     let configs = configs.collect();
     let config = path.map_or(location.clone(), |path| path.location);
-    Some(Generated { plan, location, configs, config })
+    Some(Generated { plan, location, file, base, configs, config })
 }
 
 /// Checks that the sizes of the kind are present, and no others. Returns them by name.
