@@ -4,7 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use fixture::parquet_lines;
 use tempfile::TempDir;
+
+#[path = "fixtures/parquet_lines.rs"]
+mod fixture;
 
 const SWITCH: &str = "
 [port-defaults]
@@ -311,6 +315,38 @@ fn latencies_links_and_groups_are_tables() {
     let groups = read("groups.csv");
     let row = groups.lines().find(|line| line.starts_with("s.p2,h2,3,")).unwrap();
     assert!(row.split(',').nth(6).unwrap().parse::<u64>().unwrap() > 0, "time in XOFF: {groups}");
+}
+
+/// Runs a scenario with each of its tables as CSV and as Parquet, and compares them: numbers have
+/// all of their digits in Parquet.
+#[test]
+fn tables_are_parquet_by_the_names_of_their_files() {
+    let folder = folder();
+    let path = folder.path();
+    let tables = ["flows", "messages", "latency", "links", "groups", "queues"];
+    for extension in ["csv", "parquet"] {
+        let options = tables.iter().flat_map(|name| [format!("--{name}"), format!("{name}.{extension}")]);
+        let options: Vec<String> = options.collect();
+        let mut arguments: Vec<&str> = options.iter().map(String::as_str).collect();
+        arguments.extend(["--set", "latency=true", "--set", "queue_lengths=true", "incast.toml"]);
+        let (code, out, err) = sim(path, &arguments);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains(&format!("wrote queues.{extension}\n")), "{out}");
+    }
+    for name in tables {
+        let csv = fs::read_to_string(path.join(format!("{name}.csv"))).unwrap();
+        let parquet = parquet_lines(&path.join(format!("{name}.parquet")));
+        assert!(csv.lines().count() > 1, "{csv}");
+        assert_eq!(csv.lines().count(), parquet.len());
+        for (csv, parquet) in csv.lines().zip(&parquet) {
+            let [csv, parquet]: [Vec<&str>; 2] = [csv, parquet].map(|line| line.split(',').collect());
+            assert_eq!(csv.len(), parquet.len());
+            for (csv, parquet) in csv.iter().zip(&parquet) {
+                let difference = || csv.parse::<f64>().unwrap() - parquet.parse::<f64>().unwrap();
+                assert!(csv == parquet || difference().abs() <= 0.5, "{name}: {csv}, {parquet}");
+            }
+        }
+    }
 }
 
 /// Two leaves and two spines, and messages at random times between all hosts.

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use fixture::parquet_lines;
 use tempfile::TempDir;
+
+#[path = "fixtures/parquet_lines.rs"]
+mod fixture;
 
 const SWITCH: &str = "
 [port-defaults]
@@ -135,6 +139,24 @@ fn a_sweep_of_200_points_goes_on_after_a_kill_and_runs_in_parts() {
     let (code, out, _) = sweep(path, &["collect", "parts", "--json"]);
     assert_eq!(code, 0, "{out}");
     assert_eq!(tables(&path.join("parts")), whole);
+}
+
+/// A varied setting whose values are numbers is a column of numbers.
+#[test]
+fn tables_are_parquet_on_request() {
+    let folder = folder(&SCENARIO.replace("step = 20", "step = 180").replace("seeds = 5", "seeds = 2"));
+    let (code, out, err) = sweep(folder.path(), &["scenario.toml", "--parquet"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let results = folder.path().join("scenario.sweep");
+    for name in ["traffic", "network", "summary"] {
+        let csv = fs::read_to_string(results.join(format!("{name}.csv"))).unwrap();
+        let file = results.join(format!("{name}.parquet"));
+        assert_eq!(parquet_lines(&file), csv.lines().collect::<Vec<_>>());
+        assert!(out.contains(&format!("wrote scenario.sweep/{name}.parquet\n")), "{out}");
+        fs::remove_file(file).unwrap();
+    }
+    assert_eq!(sweep(folder.path(), &["collect", "scenario.sweep", "--parquet"]).0, 0);
+    assert!(results.join("summary.parquet").exists());
 }
 
 /// More offered load takes longer, and the interval holds the mean.

@@ -28,7 +28,7 @@ const BANNED: [(&str, &str); 5] = [
 ];
 
 /// Crates in several versions: who needs the older ones.
-const DUPLICATES: [(&str, &str); 21] = [
+const DUPLICATES: [(&str, &str); 22] = [
     ("base64", "tonic and jsonschema have 0.22"),
     ("bit-set", "fancy-regex, of jsonschema, has 0.8"),
     ("bit-vec", "bit-set 0.8, and yasna, of rcgen"),
@@ -42,6 +42,7 @@ const DUPLICATES: [(&str, &str); 21] = [
     ("logos-codegen", "protox-parse has logos 0.15"),
     ("logos-derive", "protox-parse has logos 0.15"),
     ("nix", "libbpf-sys has 0.30"),
+    ("num-bigint", "num, of jsonschema, and der-parser, of rcgen, have 0.4"),
     ("r-efi", "getrandom 0.3, on another system"),
     ("shlex", "bindgen has 1"),
     ("syn", "macros change to 3 one by one; pcap-file's has 1"),

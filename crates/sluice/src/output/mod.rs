@@ -1,5 +1,9 @@
 //! Output of commands on standard output: text and tables, or JSON.
 
+mod data_table;
+#[cfg(test)]
+#[path = "../../tests/fixtures/parquet_lines.rs"]
+mod fixture;
 mod table;
 
 pub use host::units::grouped;
@@ -8,6 +12,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+pub use data_table::{DataTable, TableFormat};
 pub use table::Grid;
 
 /// Prints a text, which may have several lines.

@@ -59,24 +59,24 @@ pub struct Arguments {
     /// it names. May be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Override>,
-    /// Write a table of all flows as CSV.
+    /// Write a table of all flows.
     #[arg(long, value_name = "FILE")]
     flows: Option<PathBuf>,
-    /// Write a table of the messages that arrived as CSV, with the slowdown against a message that
-    /// is alone in the network.
+    /// Write a table of the messages that arrived, with the slowdown against a message that is
+    /// alone in the network.
     #[arg(long, value_name = "FILE")]
     messages: Option<PathBuf>,
-    /// Write a table of latencies as CSV: of each traffic, and in each switch. The scenario has
+    /// Write a table of latencies: of each traffic, and in each switch. The scenario has
     /// `latency = true`.
     #[arg(long, value_name = "FILE")]
     latency: Option<PathBuf>,
-    /// Write a table of the links' utilization as CSV.
+    /// Write a table of the links' utilization.
     #[arg(long, value_name = "FILE")]
     links: Option<PathBuf>,
-    /// Write a table of priority groups as CSV, with their time in XOFF.
+    /// Write a table of priority groups, with their time in XOFF.
     #[arg(long, value_name = "FILE")]
     groups: Option<PathBuf>,
-    /// Write a table of queue lengths as CSV: for how long each queue had which. The scenario has
+    /// Write a table of queue lengths: for how long each queue had which. The scenario has
     /// `queue_lengths = true`.
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
@@ -123,7 +123,8 @@ headroom of a switch is too short for.
 Captures hold the headers of frames, one interface for each direction; times are those of the last
 bit's arrival, in nanoseconds from 1970 on.
 
-Tables (CSV): --flows has a row for each flow: what it sent, what arrived, marks, throughput.
+Tables are Apache Parquet if FILE ends in .parquet, with a null where CSV has an empty cell, and
+CSV otherwise. --flows has a row for each flow: what it sent, what arrived, marks, throughput.
 --messages has a row for each message that began after the warm-up and arrived: start, end,
 completion time, the ideal one (alone in the network, in which switches take no time), and the
 slowdown, the ratio of both. --latency has the latency of each traffic, where hop is empty, and

@@ -1,44 +1,34 @@
-//! Tables of a run as CSV (RFC 4180): a row for each flow, message, latency, link direction, or
+//! Tables of a run as CSV or Parquet: a row for each flow, message, latency, link direction, or
 //! priority group.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use sim::Results;
-use sim::results::{LatencyOutcome, LengthBin, QueueLengthOutcome};
+use sim::results::{
+    FlowOutcome, GroupOutcome, LatencyOutcome, LengthBin, LinkOutcome, MessageSpan, PortOutcome,
+    QueueLengthOutcome, SwitchOutcome,
+};
 
-/// Names of the columns of `--flows`.
-const FLOWS: &str = "flow,traffic,priority,from,to,sent_frames,received_frames,lost_frames,\
-reordered_frames,marked_frames,cnps,throughput_bps,begun_ns,last_arrival_ns,message_bytes,ideal_ns";
-/// Further column of `--flows`, if frames of any traffic are acknowledged.
-const RETRANSMITTED: &str = ",retransmitted_frames";
-/// Names of the columns of `--messages`.
-const MESSAGES: &str = "traffic,flow,message,from,to,bytes,start_ns,end_ns,completion_ns,ideal_ns,slowdown";
-
-/// Names of the columns of `--latency`.
-const LATENCY: &str = "traffic,hop,frames,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns";
-/// Names of the columns of `--links`.
-const LINKS: &str = "link,from_end,busy_percent,cut_frames";
-/// Names of the columns of `--groups`.
-const GROUPS: &str = "port,peer,priority,received_frames,dropped_frames,xoff_episodes,xoff_ns,shared_peak_cells,headroom_peak_cells";
-
-/// Names of the columns of `--queues`.
-const QUEUES: &str = "port,queue,mean_cells,least_cells,ns";
+use crate::output::DataTable;
 
 /// Creates a table's file before the run, so that one that cannot be written is reported at once.
 pub fn create(file: &Path) -> Result<()> {
-    write(file, "")
+    std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))
 }
 
+/// Writes what a run has of each flow.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn write_flows(outcome: &Results, file: &Path) -> Result<()> {
-    write(file, &flows(outcome))
+    flows(outcome, &outcome.flows.iter().enumerate().collect::<Vec<_>>()).write(file)
 }
 
 /// Writes the messages that began after the warm-up and arrived, in the order of their arrival.
 /// Returns how many are missing, as only the first million or so are kept.
 pub fn write_messages(outcome: &Results, file: &Path) -> Result<u64> {
-    write(file, &messages(outcome))?;
+    messages(outcome).write(file)?;
     let measured = outcome.traffic.iter().filter_map(|traffic| traffic.completion);
     let all: u64 = measured.map(|completion| completion.messages).sum();
     Ok(all - outcome.series.completions.len() as u64)
@@ -50,17 +40,22 @@ pub fn write_messages(outcome: &Results, file: &Path) -> Result<u64> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_latency(outcome: &Results, file: &Path) -> Result<()> {
-    let mut text = format!("{LATENCY}\n");
-    let of_traffic = outcome.traffic.iter().filter_map(|traffic| Some((&traffic.name, "", traffic.latency?)));
-    let of_hops = outcome.hops.iter().map(|hop| (&hop.traffic, &*hop.port, hop.latency));
-    for (traffic, hop, latency) in of_traffic.chain(of_hops) {
-        let LatencyOutcome { frames, min_ns, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = latency;
-        let _ = writeln!(
-            text,
-            "{traffic},{hop},{frames},{min_ns},{mean_ns},{p50_ns},{p90_ns},{p99_ns},{p999_ns},{max_ns}"
-        );
-    }
-    write(file, &text)
+    let of_traffic =
+        outcome.traffic.iter().filter_map(|traffic| Some((&*traffic.name, "", traffic.latency?)));
+    let of_hops = outcome.hops.iter().map(|hop| (&*hop.traffic, &*hop.port, hop.latency));
+    let rows: Vec<(&str, &str, LatencyOutcome)> = of_traffic.chain(of_hops).collect();
+    let table = DataTable::new(&rows)
+        .text("traffic", |row| row.0)
+        .text("hop", |row| row.1)
+        .integers("frames", |row| row.2.frames)
+        .integers("min_ns", |row| row.2.min_ns)
+        .integers("mean_ns", |row| row.2.mean_ns)
+        .integers("p50_ns", |row| row.2.p50_ns)
+        .integers("p90_ns", |row| row.2.p90_ns)
+        .integers("p99_ns", |row| row.2.p99_ns)
+        .integers("p999_ns", |row| row.2.p999_ns)
+        .integers("max_ns", |row| row.2.max_ns);
+    table.write(file)
 }
 
 /// Writes the utilization of each direction of each link.
@@ -68,13 +63,14 @@ pub fn write_latency(outcome: &Results, file: &Path) -> Result<()> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_links(outcome: &Results, file: &Path) -> Result<()> {
-    let mut text = format!("{LINKS}\n");
-    for link in &outcome.links {
-        for (end, busy) in link.busy_percent.iter().enumerate() {
-            let _ = writeln!(text, "{},{end},{busy:.4},{}", link.name, link.cut_frames);
-        }
-    }
-    write(file, &text)
+    let rows: Vec<(&LinkOutcome, usize)> =
+        outcome.links.iter().flat_map(|link| [(link, 0), (link, 1)]).collect();
+    let table = DataTable::new(&rows)
+        .text("link", |(link, _)| &*link.name)
+        .integers("from_end", |(_, end)| *end as u64)
+        .floats("busy_percent", 4, |(link, end)| link.busy_percent[*end])
+        .integers("cut_frames", |(link, _)| link.cut_frames);
+    table.write(file)
 }
 
 /// Writes the lengths of the queues that held cells: a row for each bin, with the least length in
@@ -83,17 +79,22 @@ pub fn write_links(outcome: &Results, file: &Path) -> Result<()> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_queues(outcome: &Results, file: &Path) -> Result<()> {
-    write(file, &queues(outcome))
+    queues(&length_bins(outcome)).write(file)
 }
 
-fn queues(outcome: &Results) -> String {
-    let mut text = format!("{QUEUES}\n");
-    for QueueLengthOutcome { port, queue, mean_cells, bins } in &outcome.queue_lengths {
-        for LengthBin { least_cells, ns } in bins {
-            let _ = writeln!(text, "{port},{queue},{mean_cells:.3},{least_cells},{ns}");
-        }
-    }
-    text
+fn length_bins(outcome: &Results) -> Vec<(&QueueLengthOutcome, LengthBin)> {
+    outcome.queue_lengths.iter().flat_map(|queue| queue.bins.iter().map(move |bin| (queue, *bin))).collect()
+}
+
+fn queues<'r>(
+    rows: &'r [(&QueueLengthOutcome, LengthBin)],
+) -> DataTable<'r, (&'r QueueLengthOutcome, LengthBin)> {
+    DataTable::new(rows)
+        .text("port", |(queue, _)| &*queue.port)
+        .integers("queue", |(queue, _)| u64::from(queue.queue))
+        .floats("mean_cells", 3, |(queue, _)| queue.mean_cells)
+        .integers("least_cells", |(_, bin)| u64::from(bin.least_cells))
+        .integers("ns", |(_, bin)| bin.ns)
 }
 
 /// Writes the priority groups that received frames, with their time in XOFF.
@@ -101,94 +102,67 @@ fn queues(outcome: &Results) -> String {
 /// # Errors
 /// The file cannot be written.
 pub fn write_groups(outcome: &Results, file: &Path) -> Result<()> {
-    let mut text = format!("{GROUPS}\n");
-    for switch in &outcome.switches {
-        for port in &switch.ports {
-            for group in &port.groups {
-                let counts = &group.counts;
-                let _ = writeln!(
-                    text,
-                    "{}.{},{},{},{},{},{},{},{},{}",
-                    switch.name,
-                    port.counts.name,
-                    port.peer,
-                    group.priority,
-                    counts.received.frames,
-                    counts.dropped.frames,
-                    counts.xoff_episodes,
-                    counts.xoff_ns,
-                    counts.shared.peak_cells,
-                    counts.headroom.peak_cells,
-                );
-            }
-        }
+    let ports =
+        outcome.switches.iter().flat_map(|switch| switch.ports.iter().map(move |port| (switch, port)));
+    let rows: Vec<(&SwitchOutcome, &PortOutcome, &GroupOutcome)> =
+        ports.flat_map(|(switch, port)| port.groups.iter().map(move |group| (switch, port, group))).collect();
+    let table = DataTable::new(&rows)
+        .text("port", |(switch, port, _)| format!("{}.{}", switch.name, port.counts.name))
+        .text("peer", |(_, port, _)| &*port.peer)
+        .integers("priority", |(.., group)| u64::from(group.priority))
+        .integers("received_frames", |(.., group)| group.counts.received.frames)
+        .integers("dropped_frames", |(.., group)| group.counts.dropped.frames)
+        .integers("xoff_episodes", |(.., group)| group.counts.xoff_episodes)
+        .integers("xoff_ns", |(.., group)| group.counts.xoff_ns)
+        .integers("shared_peak_cells", |(.., group)| u64::from(group.counts.shared.peak_cells))
+        .integers("headroom_peak_cells", |(.., group)| u64::from(group.counts.headroom.peak_cells));
+    table.write(file)
+}
+
+/// A flow with its number.
+type NumberedFlow<'r> = (usize, &'r FlowOutcome);
+
+fn flows<'r>(outcome: &'r Results, rows: &'r [NumberedFlow<'r>]) -> DataTable<'r, NumberedFlow<'r>> {
+    let table = DataTable::new(rows)
+        .integers("flow", |(number, _)| *number as u64)
+        .text("traffic", |(_, flow)| &*outcome.traffic[flow.traffic].name)
+        .integers("priority", |(_, flow)| u64::from(outcome.traffic[flow.traffic].priority))
+        .text("from", |(_, flow)| &*flow.from)
+        .text("to", |(_, flow)| &*flow.to)
+        .integers("sent_frames", |(_, flow)| flow.sent_frames)
+        .integers("received_frames", |(_, flow)| flow.received_frames)
+        .integers("lost_frames", |(_, flow)| flow.lost_frames)
+        .integers("reordered_frames", |(_, flow)| flow.reordered_frames)
+        .integers("marked_frames", |(_, flow)| flow.marked_frames)
+        .integers("cnps", |(_, flow)| flow.cnps)
+        .floats("throughput_bps", 0, |(_, flow)| flow.throughput_bps)
+        .integers("begun_ns", |(_, flow)| flow.begun_ns)
+        .integers("last_arrival_ns", |(_, flow)| flow.last_arrival_ns)
+        .integers("message_bytes", |(_, flow)| flow.message_bytes)
+        .floats("ideal_ns", 1, |(_, flow)| flow.ideal_ns);
+    // Only if frames of any traffic are acknowledged.
+    if outcome.traffic.iter().any(|traffic| traffic.retransmitted_frames.is_some()) {
+        table.integers("retransmitted_frames", |(_, flow)| flow.retransmitted_frames)
+    } else {
+        table
     }
-    write(file, &text)
 }
 
-fn write(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
-}
-
-/// Names of scenarios contain neither commas nor quotation marks.
-fn flows(outcome: &Results) -> String {
-    let is_acked = outcome.traffic.iter().any(|traffic| traffic.retransmitted_frames.is_some());
-    let mut text = format!("{FLOWS}{}\n", if is_acked { RETRANSMITTED } else { "" });
-    for (number, flow) in outcome.flows.iter().enumerate() {
-        let traffic = &outcome.traffic[flow.traffic];
-        let _ = write!(
-            text,
-            "{number},{},{},{},{},{},{},{},{},{},{},{:.0},{},{},{},{}",
-            traffic.name,
-            traffic.priority,
-            flow.from,
-            flow.to,
-            flow.sent_frames,
-            flow.received_frames,
-            flow.lost_frames,
-            flow.reordered_frames,
-            flow.marked_frames,
-            flow.cnps,
-            flow.throughput_bps,
-            or_empty(flow.begun_ns),
-            or_empty(flow.last_arrival_ns),
-            flow.message_bytes,
-            or_empty(flow.ideal_ns.map(|ns| format!("{ns:.1}"))),
-        );
-        if is_acked {
-            let _ = write!(text, ",{}", flow.retransmitted_frames);
-        }
-        text.push('\n');
-    }
-    text
-}
-
-fn messages(outcome: &Results) -> String {
-    let mut text = format!("{MESSAGES}\n");
-    for message in &outcome.series.completions {
-        let flow = &outcome.flows[message.flow];
-        let ideal_ns = Some(message.ideal_ns).filter(|ns| *ns > 0.0);
-        let took_ns = message.to_ns.saturating_sub(message.from_ns);
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{},{},{took_ns},{},{}",
-            outcome.traffic[message.traffic].name,
-            message.flow,
-            message.number,
-            flow.from,
-            flow.to,
-            message.bytes,
-            message.from_ns,
-            message.to_ns,
-            or_empty(ideal_ns.map(|ns| format!("{ns:.1}"))),
-            or_empty(ideal_ns.map(|ns| format!("{:.4}", took_ns as f64 / ns))),
-        );
-    }
-    text
-}
-
-fn or_empty(value: Option<impl ToString>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
+fn messages(outcome: &Results) -> DataTable<'_, MessageSpan> {
+    let ideal_ns = |message: &MessageSpan| Some(message.ideal_ns).filter(|ns| *ns > 0.0);
+    let took_ns = |message: &MessageSpan| message.to_ns.saturating_sub(message.from_ns);
+    DataTable::new(&outcome.series.completions)
+        .text("traffic", |message| &*outcome.traffic[message.traffic].name)
+        .integers("flow", |message| message.flow as u64)
+        .integers("message", |message| message.number)
+        .text("from", |message| &*outcome.flows[message.flow].from)
+        .text("to", |message| &*outcome.flows[message.flow].to)
+        .integers("bytes", |message| message.bytes)
+        .integers("start_ns", |message| message.from_ns)
+        .integers("end_ns", |message| message.to_ns)
+        .integers("completion_ns", took_ns)
+        .floats("ideal_ns", 1, ideal_ns)
+        .floats("slowdown", 4, move |message| ideal_ns(message).map(|ns| took_ns(message) as f64 / ns))
 }
 
 #[cfg(test)]
@@ -236,17 +210,22 @@ rate = \"5G\"
         simulation.finish()
     }
 
+    fn flows_csv(outcome: &Results) -> String {
+        flows(outcome, &outcome.flows.iter().enumerate().collect::<Vec<_>>()).csv()
+    }
+
     /// 1250 bytes take 1 µs at 10 Gbit/s, 10 m take 50 ns: three frames over two links 4.1 µs.
     #[test]
     fn a_message_that_is_alone_takes_the_ideal_time() {
-        insta::assert_snapshot!(messages(&outcome()));
+        insta::assert_snapshot!(messages(&outcome()).csv());
     }
 
     #[test]
     fn queue_lengths_have_a_row_for_each_bin() {
-        let lengths = queues(&crate::sim::sample::incast());
+        let outcome = crate::sim::sample::incast();
+        let lengths = queues(&length_bins(&outcome)).csv();
         let lines: Vec<&str> = lengths.lines().collect();
-        assert_eq!((lines.len(), lines[0]), (6, QUEUES));
+        assert_eq!((lines.len(), lines[0]), (6, "port,queue,mean_cells,least_cells,ns"));
         assert_eq!(lines[5], "leaf1.p1,3,4.500,8,5000000");
     }
 
@@ -257,13 +236,13 @@ rate = \"5G\"
         let scenario = sim::scenario::parse("test.toml", &scenario, &mut |_| Ok(SWITCH.to_owned())).unwrap();
         let mut simulation = Simulation::new(&scenario);
         simulation.run_until(scenario.duration_ns, &mut |_| {});
-        let table = flows(&simulation.finish());
+        let table = flows_csv(&simulation.finish());
         assert!(table.lines().next().unwrap().ends_with(",ideal_ns,retransmitted_frames"), "{table}");
         assert!(table.lines().skip(1).all(|line| line.split(',').count() == 17), "{table}");
     }
 
     #[test]
     fn flows_have_a_row_each() {
-        insta::assert_snapshot!(flows(&outcome()));
+        insta::assert_snapshot!(flows_csv(&outcome()));
     }
 }

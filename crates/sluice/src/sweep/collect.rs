@@ -1,14 +1,17 @@
-//! Joins the points of a folder into tables (CSV, RFC 4180), and lists those that are missing.
+//! Joins the points of a folder into tables (CSV, and Parquet on request), and lists those that are
+//! missing.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::metrics::{NETWORK, TRAFFIC};
+use super::metrics::{NETWORK, Row, TRAFFIC};
 use super::points::{self, Description, PointFile};
-use super::statistics::estimate;
+use super::statistics::{Estimate, estimate};
+use crate::output::{DataTable, TableFormat};
 
 /// Missing points that are listed.
 const MOST_LISTED: usize = 20;
@@ -71,11 +74,13 @@ impl Joined {
     }
 }
 
-/// Joins all points that are there, and writes the tables.
+/// Joins all points that are there, and writes the tables: as CSV, and as Parquet if required.
 ///
 /// # Errors
 /// The folder has no sweep, or a file cannot be read or written.
-pub fn join(folder: &Path) -> Result<Joined> {
+pub fn join(folder: &Path, with_parquet: bool) -> Result<Joined> {
+    const FORMATS: [(TableFormat, &str); 2] = [(TableFormat::Csv, "csv"), (TableFormat::Parquet, "parquet")];
+    let formats = if with_parquet { &FORMATS[..] } else { &FORMATS[..1] };
     let description = Description::read(folder)?;
     let count = description.point_count();
     let mut joined = Joined { points: count, done: 0, missing: Vec::new(), missed: 0, files: Vec::new() };
@@ -85,85 +90,115 @@ pub fn join(folder: &Path) -> Result<Joined> {
         joined.count(point, file.as_ref());
         found.push(file);
     }
-    for (name, text) in [
-        ("traffic.csv", table(&description, &found, true)),
-        ("network.csv", table(&description, &found, false)),
-        ("summary.csv", summary(&description, &found)),
-    ] {
+    let found: Vec<PointFile> = found.into_iter().flatten().collect();
+    let (of_traffic, of_network) = (rows(&description, &found, true), rows(&description, &found, false));
+    let estimates = estimates(&description, &found);
+    let mut write = |name: &str, bytes: Vec<u8>| {
         let file = folder.join(name);
-        points::write_whole(&file, &text)?;
-        joined.files.push(file);
+        joined.files.push(file.clone());
+        points::write_whole(&file, bytes)
+    };
+    for (format, extension) in formats {
+        write(&format!("traffic.{extension}"), table(&description, &of_traffic, true).bytes(*format)?)?;
+        write(&format!("network.{extension}"), table(&description, &of_network, false).bytes(*format)?)?;
+        write(&format!("summary.{extension}"), summary(&description, &estimates).bytes(*format)?)?;
     }
     Ok(joined)
 }
 
-/// A row for each point, seed and traffic, or for each point and seed.
-fn table(description: &Description, found: &[Option<PointFile>], of_traffic: bool) -> String {
-    let names: &[&str] = if of_traffic { &TRAFFIC } else { &NETWORK };
-    let mut text = String::from("point,seed,");
-    description.keys.iter().for_each(|key| text += &(field(key) + ","));
-    text += if of_traffic { "traffic," } else { "" };
-    text += &(names.join(",") + "\n");
-    for file in found.iter().flatten() {
-        let (values, seed) = description.point(file.point);
-        for row in file.rows.iter().filter(|row| row.of.is_empty() != of_traffic) {
-            let _ = write!(text, "{},{seed},", file.point);
-            values.iter().for_each(|value| text += &(value_field(value) + ","));
-            text += &if of_traffic { field(&row.of) + "," } else { String::new() };
-            let numbers: Vec<String> = row.values.iter().map(|value| number(*value)).collect();
-            text += &(numbers.join(",") + "\n");
-        }
-    }
-    text
+/// The metrics of a traffic or of the network at a point.
+struct PointRow<'r> {
+    point: usize,
+    values: Vec<&'r str>,
+    seed: u64,
+    metrics: &'r Row,
 }
 
-/// A row for each combination of values, traffic and metric: over its seeds.
-fn summary(description: &Description, found: &[Option<PointFile>]) -> String {
-    let mut text = String::new();
-    description.keys.iter().for_each(|key| text += &(field(key) + ","));
-    text += "traffic,metric,seeds,mean,ci95_low,ci95_high\n";
-    for seeds in found.chunks(description.seeds.len()) {
-        let files: Vec<&PointFile> = seeds.iter().flatten().collect();
+/// Returns a row for each point, seed and traffic, or for each point and seed.
+fn rows<'r>(description: &'r Description, found: &'r [PointFile], of_traffic: bool) -> Vec<PointRow<'r>> {
+    let mut rows = Vec::new();
+    for file in found {
+        let (values, seed) = description.point(file.point);
+        let metrics = file.rows.iter().filter(|row| row.of.is_empty() != of_traffic);
+        rows.extend(metrics.map(|metrics| PointRow {
+            point: file.point,
+            values: values.clone(),
+            seed,
+            metrics,
+        }));
+    }
+    rows
+}
+
+fn table<'r>(
+    description: &'r Description,
+    rows: &'r [PointRow<'r>],
+    of_traffic: bool,
+) -> DataTable<'r, PointRow<'r>> {
+    let mut table =
+        DataTable::new(rows).integers("point", |row| row.point as u64).integers("seed", |row| row.seed);
+    for (key, name) in description.keys.iter().enumerate() {
+        table = table.settings(&**name, |row| plain(row.values[key]));
+    }
+    if of_traffic {
+        table = table.text("traffic", |row| &*row.metrics.of);
+    }
+    let names: &[&str] = if of_traffic { &TRAFFIC } else { &NETWORK };
+    for (metric, name) in names.iter().enumerate() {
+        table = table.floats(*name, None, |row| row.metrics.values.get(metric).copied().flatten());
+    }
+    table
+}
+
+/// A metric over the seeds of a combination of values.
+struct MetricEstimate<'r> {
+    values: Vec<&'r str>,
+    of: &'r str,
+    metric: &'static str,
+    estimate: Estimate,
+}
+
+/// Returns a row for each combination of values, traffic and metric.
+fn estimates<'r>(description: &'r Description, found: &'r [PointFile]) -> Vec<MetricEstimate<'r>> {
+    let mut rows = Vec::new();
+    let seeds = description.seeds.len();
+    for files in found.chunk_by(|a, b| a.point / seeds == b.point / seeds) {
         let Some(first) = files.first() else { continue };
         let (values, _) = description.point(first.point);
-        let prefix: String = values.iter().map(|value| value_field(value) + ",").collect();
         for (index, row) in first.rows.iter().enumerate() {
             for (metric, name) in row.names().iter().enumerate() {
                 let all =
                     files.iter().filter_map(|file| file.rows.get(index)?.values.get(metric).copied()?);
                 let Some(estimate) = estimate(&all.collect::<Vec<f64>>()) else { continue };
-                let [low, high] = estimate.interval.map_or([None; 2], |interval| interval.map(Some));
-                let (low, high, mean) = (number(low), number(high), number(Some(estimate.mean)));
-                let _ = writeln!(
-                    text,
-                    "{prefix}{},{name},{},{mean},{low},{high}",
-                    field(&row.of),
-                    estimate.count
-                );
+                rows.push(MetricEstimate { values: values.clone(), of: &row.of, metric: name, estimate });
             }
         }
     }
-    text
+    rows
 }
 
-/// Formats a number without loss; empty if there is none.
-fn number(value: Option<f64>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
-}
-
-/// Formats a value as written in TOML, strings without quotation marks.
-fn value_field(value: &str) -> String {
-    let plain = value.parse::<toml_edit::Value>().ok();
-    field(plain.as_ref().and_then(toml_edit::Value::as_str).unwrap_or(value))
-}
-
-/// Quotes a field where it has to be.
-fn field(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
+fn summary<'r>(
+    description: &'r Description,
+    rows: &'r [MetricEstimate<'r>],
+) -> DataTable<'r, MetricEstimate<'r>> {
+    let mut table = DataTable::new(rows);
+    for (key, name) in description.keys.iter().enumerate() {
+        table = table.settings(&**name, |row| plain(row.values[key]));
     }
+    let end = |row: &MetricEstimate, end: usize| row.estimate.interval.map(|interval| interval[end]);
+    table
+        .text("traffic", |row| row.of)
+        .text("metric", |row| row.metric)
+        .integers("seeds", |row| row.estimate.count as u64)
+        .floats("mean", None, |row| row.estimate.mean)
+        .floats("ci95_low", None, move |row| end(row, 0))
+        .floats("ci95_high", None, move |row| end(row, 1))
+}
+
+/// Returns a value as written in TOML, a string without quotation marks.
+fn plain(value: &str) -> Cow<'_, str> {
+    let parsed = value.parse::<toml_edit::Value>().ok();
+    parsed.as_ref().and_then(toml_edit::Value::as_str).map_or(value.into(), |text| text.to_owned().into())
 }
 
 #[cfg(test)]
@@ -171,9 +206,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_where_they_have_to_be() {
-        assert_eq!(value_field("\"10G\""), "10G");
-        assert_eq!(value_field("[1, 2]"), "\"[1, 2]\"");
-        assert_eq!(field("host.\"h[1-2]\".ports"), "\"host.\"\"h[1-2]\"\".ports\"");
+    fn strings_have_no_quotation_marks() {
+        assert_eq!(plain("\"10G\""), "10G");
+        assert_eq!(plain("[1, 2]"), "[1, 2]");
     }
 }

@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Run only the points of part I of N, from 0, and join nothing.
     #[arg(long, value_name = "I/N", value_parser = part_of)]
     part: Option<(usize, usize)>,
+    /// Write the tables as Parquet, too.
+    #[arg(long)]
+    parquet: bool,
     /// Do not show progress. It is written to standard error, if that is a terminal.
     #[arg(long)]
     quiet: bool,
@@ -65,6 +68,9 @@ enum Task {
         /// Folder of the results.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        /// Write the tables as Parquet, too.
+        #[arg(long)]
+        parquet: bool,
         /// Print what was joined as JSON.
         #[arg(long)]
         json: bool,
@@ -85,7 +91,7 @@ combination of values is a point, which is run with each seed:
 Results, in the folder: points/ has a file for each point, by which a sweep that was killed goes
 on; traffic.csv a row for each point, seed and traffic; network.csv one for each point and seed;
 summary.csv the mean of each metric over all seeds, with its 95 % confidence interval
-(Student's t).
+(Student's t). With --parquet there are traffic.parquet, network.parquet and summary.parquet, too.
 
 On several machines: `sluice sweep plan` writes scripts whose jobs run --part I/N of the sweep into
 a folder that all of them see, and `sluice sweep collect` joins it. The joined bytes are the same.
@@ -106,7 +112,7 @@ fn part_of(text: &str) -> Result<(usize, usize), String> {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let done = match (&arguments.task, &arguments.file) {
         (Some(Task::Plan(plan)), _) => plan::run(plan).map(|()| true),
-        (Some(Task::Collect { folder, json }), _) => collect_only(folder, *json),
+        (Some(Task::Collect { folder, parquet, json }), _) => collect_only(folder, *parquet, *json),
         (None, Some(file)) => sweep(file, arguments),
         (None, None) => Err(RunError::Other(anyhow!("no scenario"))),
     };
@@ -135,12 +141,12 @@ fn sweep(file: &Path, arguments: &Arguments) -> Result<bool, RunError> {
             let mine: Vec<usize> = (0..plan.point_count()).filter(|point| point % parts == part).collect();
             report(&Joined::of_part(&folder, &mine)?, arguments.json)
         }
-        None => report(&collect::join(&folder)?, arguments.json),
+        None => report(&collect::join(&folder, arguments.parquet)?, arguments.json),
     }
 }
 
-fn collect_only(folder: &Path, json: bool) -> Result<bool, RunError> {
-    report(&collect::join(folder)?, json)
+fn collect_only(folder: &Path, with_parquet: bool, json: bool) -> Result<bool, RunError> {
+    report(&collect::join(folder, with_parquet)?, json)
 }
 
 /// Prints what was done. True if nothing is missing and every expectation holds.

@@ -243,11 +243,11 @@ pub fn read_point(folder: &Path, point: usize) -> Result<Option<PointFile>> {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn write_whole(file: &Path, text: &str) -> Result<()> {
+pub fn write_whole(file: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
-        new.write_all(text.as_bytes())?;
+        new.write_all(bytes.as_ref())?;
         new.as_file().sync_all()?;
         // Readable to other users of the folder, as other files are.
         use std::os::unix::fs::PermissionsExt as _;
