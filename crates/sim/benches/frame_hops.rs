@@ -79,10 +79,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
     let hosts = leaves * hosts_per_leaf;
     let first = nodes.len();
     for host in 0..hosts {
-        nodes.push(Node {
-            name: format!("h{host}"),
-            kind: NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 }),
-        });
+        nodes.push(Node { name: format!("h{host}"), kind: NodeKind::Host(HostNode::DEFAULT) });
         links.push(cable((first + host, 0), (host / hosts_per_leaf, host % hosts_per_leaf)));
     }
     let to = |host: usize| first + (host + hosts / 2 + 1) % hosts;

@@ -666,7 +666,9 @@ mod tests {
             dcqcn: None,
             acks: Some(acks),
         };
-        let headers = PacketHeaders { flow: 0, from: 0, to: 1, priority: 0, dscp: 0, ecn: 0, len: 1000 };
+        let vids = [0, 0];
+        let headers =
+            PacketHeaders { flow: 0, from: 0, to: 1, vids, priority: 0, dscp: 0, ecn: 0, len: 1000 };
         let path = FlowPath { max_bps: 1_000_000_000, base_rtt_ns: 10_000, hops: 0, frame_bytes: 1000 };
         Flow::new((0, &traffic), 0, headers, 0, &path, (1, 0))
     }

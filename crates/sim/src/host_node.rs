@@ -30,6 +30,8 @@ const STORM_QUANTA: u16 = 65_535;
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) node: usize,
+    /// VID of the frames that it sends and accepts; `None` without a VLAN.
+    pub(crate) vlan: Option<u16>,
     pub(crate) ports: Vec<HostPort>,
     /// The port that sends.
     sender: usize,
@@ -83,6 +85,7 @@ impl Host {
         lines.sort_unstable_by_key(|line| line.from.port);
         Self {
             node,
+            vlan: settings.vlan,
             ports: lines.into_iter().map(port).collect(),
             sender: 0,
             ready: Default::default(),

@@ -17,10 +17,13 @@
 //!            then, modulo 128; an acknowledgment repeats it
 //!        55: PSN, of an acknowledgment the expected number
 //! ```
+//! Hosts send tagged frames, with a priority alone or with their VLAN. Switches with VLANs remove
+//! the tag where a port's frames are untagged; what follows is 4 bytes earlier then.
+//!
 //! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH), 9.3.5 and 9.7.5.2 (AETH), and
 //! annex A17 (RoCEv2, FECN and BECN, CNP opcode 0x81).
 
-use wire::ethernet::{self, IPV4, Tag, write_header};
+use wire::ethernet::{self, IPV4, TAG_BYTES, Tag, VLAN, write_header};
 use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES, rocev2_source_port};
 use wire::mac::MacAddr;
 
@@ -33,6 +36,7 @@ pub(crate) const ACK_BYTES: u16 = 66;
 /// CNPs are sent at this 802.1p priority.
 pub(crate) const CNP_PRIORITY: u8 = 6;
 
+/// Offsets in a tagged frame.
 const IP: usize = 18;
 const BTH: usize = IP + UDP_HEADERS_BYTES;
 const HIGH: usize = BTH + 12;
@@ -120,10 +124,31 @@ pub(crate) fn host_number(bytes: &[u8; CARRIED_BYTES]) -> Option<usize> {
     Some(u32::from_be_bytes([0, a, b, c]) as usize)
 }
 
+/// Returns by how much offsets are less than those in a tagged frame.
+#[inline]
+pub(crate) fn missing_tag_bytes(bytes: &[u8; CARRIED_BYTES]) -> usize {
+    if bytes[12..14] == VLAN.to_be_bytes() { 0 } else { TAG_BYTES }
+}
+
+/// Returns the VID of a frame's tag, 0 of one that has a priority only; `None` without tag.
+#[inline]
+pub(crate) fn vid_of(bytes: &[u8; CARRIED_BYTES]) -> Option<u16> {
+    let tci = u16::from_be_bytes([bytes[14], bytes[15]]);
+    (missing_tag_bytes(bytes) == 0).then_some(tci & 0x0fff)
+}
+
+/// True if a host of this VLAN accepts frames with a tag of this VID; one that has none accepts
+/// frames without VLAN.
+#[inline]
+pub(crate) fn vid_in(vlan: Option<u16>, tag: Option<u16>) -> bool {
+    if vlan.is_some() { tag == vlan } else { tag.unwrap_or(0) == 0 }
+}
+
 /// Returns the node of the host that has the IPv4 destination address of a frame.
 #[inline]
 pub(crate) fn destination_node(bytes: &[u8; CARRIED_BYTES]) -> usize {
-    let [a, b, c] = [bytes[IP + 17], bytes[IP + 18], bytes[IP + 19]];
+    let at = IP - missing_tag_bytes(bytes);
+    let [a, b, c] = [bytes[at + 17], bytes[at + 18], bytes[at + 19]];
     (u32::from_be_bytes([0, a, b, c]) as usize).wrapping_sub(1)
 }
 
@@ -140,12 +165,22 @@ pub(crate) struct PacketHeaders {
     /// Sender and receiver, as nodes.
     pub(crate) from: usize,
     pub(crate) to: usize,
+    /// VIDs of the tags that sender and receiver send, 0 without a VLAN.
+    pub(crate) vids: [u16; 2],
     pub(crate) priority: u8,
     pub(crate) dscp: u8,
     /// Value of the ECN field.
     pub(crate) ecn: u8,
     /// Length without FCS.
     pub(crate) len: u16,
+}
+
+impl PacketHeaders {
+    /// Returns those of frames from the receiver to the sender.
+    fn back(&self) -> Self {
+        let [sender, receiver] = self.vids;
+        Self { from: self.to, to: self.from, vids: [receiver, sender], ..*self }
+    }
 }
 
 impl Packet {
@@ -157,15 +192,14 @@ impl Packet {
     /// Builds a CNP from the flow's receiver to its sender. Its ECN field is 01, so that no switch
     /// drops it early (docs/references.md, "Inspur white paper", figures 3-5 and 3-7).
     pub(crate) fn cnp(headers: &PacketHeaders) -> Self {
-        let (from, to, priority, dscp) = (headers.to, headers.from, CNP_PRIORITY, CNP_PRIORITY * 8);
-        Self::new(&PacketHeaders { from, to, priority, dscp, ecn: ECT1, len: CNP_BYTES, ..*headers }, CNP)
+        let (priority, dscp) = (CNP_PRIORITY, CNP_PRIORITY * 8);
+        Self::new(&PacketHeaders { priority, dscp, ecn: ECT1, len: CNP_BYTES, ..headers.back() }, CNP)
     }
 
     /// Builds an acknowledgment from the flow's receiver to its sender, with an ECN field as that
     /// of a CNP.
     pub(crate) fn ack(headers: &PacketHeaders, (priority, dscp): (u8, u8), ack: AckContent) -> Self {
-        let (from, to) = (headers.to, headers.from);
-        let headers = PacketHeaders { from, to, priority, dscp, ecn: ECT1, len: ACK_BYTES, ..*headers };
+        let headers = PacketHeaders { priority, dscp, ecn: ECT1, len: ACK_BYTES, ..headers.back() };
         let mut packet = Self::new(&headers, ACK);
         let expected = u32::from(ack.transmission) << 24 | ack.expected;
         packet.bytes[BTH + 8..BTH + 12].copy_from_slice(&expected.to_be_bytes());
@@ -177,7 +211,7 @@ impl Packet {
 
     fn new(headers: &PacketHeaders, opcode: u8) -> Self {
         let mut bytes = [0; CARRIED_BYTES];
-        let tag = Tag::priority(headers.priority);
+        let tag = Tag { vid: headers.vids[0], ..Tag::priority(headers.priority) };
         write_header(&mut bytes, host_mac(headers.to), host_mac(headers.from), Some(tag), IPV4);
         let addresses = [headers.from, headers.to].map(|node| {
             let [_, a, b, c] = (node as u32 + 1).to_be_bytes();
@@ -268,19 +302,20 @@ pub(crate) fn is_control(bytes: &[u8; CARRIED_BYTES]) -> bool {
 /// Parses the bytes of a host's frame.
 #[inline]
 pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
+    let [ip, bth, high] = [IP, BTH, HIGH].map(|at| at - missing_tag_bytes(bytes));
     let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let flow = (word(BTH + 4) & PSN_MASK) as usize;
-    let transmission = bytes[BTH + 8];
-    if bytes[BTH] == CNP {
+    let flow = (word(bth + 4) & PSN_MASK) as usize;
+    let transmission = bytes[bth + 8];
+    if bytes[bth] == CNP {
         return Content::Cnp { flow };
     }
-    if bytes[BTH] == ACK {
-        let (expected, number) = (word(BTH + 8) & PSN_MASK, word(HIGH) & PSN_MASK);
-        let (marked, is_nak) = (bytes[BTH + 4] & BECN != 0, bytes[HIGH] == SYNDROME_NAK);
+    if bytes[bth] == ACK {
+        let (expected, number) = (word(bth + 8) & PSN_MASK, word(high) & PSN_MASK);
+        let (marked, is_nak) = (bytes[bth + 4] & BECN != 0, bytes[high] == SYNDROME_NAK);
         return Content::Ack { flow, ack: AckContent { expected, number, transmission, marked, is_nak } };
     }
-    let number = u64::from(word(BTH + 8) & PSN_MASK) | u64::from(word(HIGH)) << 24;
-    Content::Data { flow, number, transmission, marked: bytes[IP + 1] & CE == CE }
+    let number = u64::from(word(bth + 8) & PSN_MASK) | u64::from(word(high)) << 24;
+    Content::Data { flow, number, transmission, marked: bytes[ip + 1] & CE == CE }
 }
 
 #[cfg(test)]
@@ -289,8 +324,16 @@ mod tests {
     use wire::ones_complement::Sum;
     use wire::{ethernet::Header, ip};
 
-    const LOOK: PacketHeaders =
-        PacketHeaders { flow: 70_000, from: 3, to: 258, priority: 5, dscp: 40, ecn: 2, len: 1024 };
+    const LOOK: PacketHeaders = PacketHeaders {
+        flow: 70_000,
+        from: 3,
+        to: 258,
+        vids: [0, 0],
+        priority: 5,
+        dscp: 40,
+        ecn: 2,
+        len: 1024,
+    };
 
     #[test]
     fn a_frame_is_parsed_as_it_was_built() {
@@ -312,6 +355,29 @@ mod tests {
             "the checksum is right still"
         );
         assert!(!packet.is_control());
+    }
+
+    /// A switch has removed the tag.
+    #[test]
+    fn an_untagged_frame_is_parsed_as_a_tagged_one() {
+        let mut packet = Packet::data(&PacketHeaders { vids: [20, 0], ..LOOK });
+        packet.set_number(0x1234_5678_9abc, 3);
+        let tagged = packet;
+        ethernet::pop_tag(&mut packet.bytes);
+        assert_eq!([tagged, packet].map(|packet| vid_of(&packet.bytes)), [Some(20), None]);
+        assert_eq!([tagged, packet].map(|packet| packet.content()), [tagged.content(); 2]);
+        assert_eq!([tagged, packet].map(|packet| destination_node(&packet.bytes)), [258; 2]);
+        let accepted =
+            |packet: &Packet| [None, Some(20), Some(21)].map(|vlan| vid_in(vlan, vid_of(&packet.bytes)));
+        assert_eq!(accepted(&tagged), [false, true, false]);
+        assert_eq!(accepted(&packet), [true, false, false]);
+        assert_eq!(accepted(&Packet::data(&LOOK)), [true, false, false], "a priority is no VLAN");
+        let back = Packet::ack(
+            &PacketHeaders { vids: [20, 0], ..LOOK },
+            (6, 48),
+            AckContent::new(1, (0, 0), false, false),
+        );
+        assert_eq!(vid_of(&back.bytes), Some(0), "the receiver has no VLAN");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 pub(crate) mod ideal_path;
 pub(crate) mod multipath;
+pub(crate) mod vlans;
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -12,7 +12,7 @@ mod negotiation;
 pub(crate) mod part_of;
 
 use endpoint::feedback::FlowPath;
-use wire::mac::MacAddr;
+use switch::settings::StaticAddress;
 
 use self::jobs::Job;
 pub(crate) use self::negotiation::LldpEnd;
@@ -22,7 +22,8 @@ use crate::event_queue::{Event, MOST_NODES};
 use crate::flow::{CompletedMessage, Flow, Message};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links, Mail};
-use crate::packet::{AckContent, CARRIED_BYTES, Content, Packet, PacketHeaders, host_mac};
+use crate::packet::{AckContent, CARRIED_BYTES, Content, Packet, PacketHeaders, host_mac, vid_in, vid_of};
+use crate::routes::vlans::Vlans;
 use crate::routes::{Routes, base_rtt_ns};
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;
@@ -79,6 +80,7 @@ pub struct Simulation<'s> {
     pub(crate) negotiation: Negotiation,
     /// Static entries that faults have set.
     changed_routes: Vec<Route>,
+    vlans: Vlans,
     pub(crate) events: u64,
     /// Of these, the events of the whole network.
     pub(crate) global_events: u64,
@@ -100,12 +102,14 @@ impl<'s> Simulation<'s> {
         for line in &mut wires.directions {
             line.other_part = parts.other(line.to.node).filter(|_| parts.owns(line.from.node));
         }
+        let vlans = Vlans::new(&scenario.nodes, &scenario.links);
         let (mut node_indices, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
             match kind {
                 NodeKind::Switch(settings) => {
                     node_indices.push(NodeIndex::Switch(devices.len()));
-                    devices.push(SimSwitch::new(devices.len(), node, settings, scenario, &wires));
+                    let known = vlans.known_at(node);
+                    devices.push(SimSwitch::new((devices.len(), node), settings, scenario, &known, &wires));
                 }
                 NodeKind::Host(settings) => {
                     node_indices.push(NodeIndex::Host(hosts.len()));
@@ -135,6 +139,7 @@ impl<'s> Simulation<'s> {
             flows,
             traffic_flows,
             changed_routes: Vec::new(),
+            vlans,
             events: 0,
             global_events: 0,
             parts,
@@ -157,12 +162,11 @@ impl<'s> Simulation<'s> {
             if !self.parts.owns(route.switch) {
                 continue;
             }
+            let address = self.address_at(route.switch, route.host);
             let device = self.device_of(route.switch);
             match forwarding {
-                Forwarding::ShortestPath => device.switch.set_static(host_mac(route.host), route.port),
-                Forwarding::Learning => {
-                    device.switch.set_learned(host_mac(route.host), route.port, instant(0));
-                }
+                Forwarding::ShortestPath => device.switch.set_static(address, route.port),
+                Forwarding::Learning => device.switch.set_learned(address, route.port, instant(0)),
             }
         }
         for (node, index) in self.node_indices.iter().enumerate() {
@@ -182,12 +186,18 @@ impl<'s> Simulation<'s> {
         &mut self.devices[device]
     }
 
+    /// Returns the address under which a switch knows a host.
+    fn address_at(&self, switch: usize, host: usize) -> StaticAddress {
+        StaticAddress { mac: host_mac(host), vid: self.vlans.at(switch, host) }
+    }
+
     fn set_route(&mut self, Route { switch, host, port }: Route) {
         if !self.parts.owns(switch) {
             return;
         }
+        let address = self.address_at(switch, host);
         let device = self.device_of(switch);
-        device.switch.set_static(host_mac(host), port);
+        device.switch.set_static(address, port);
         if let Some(paths) = &mut device.paths {
             paths.set_route(host, port);
         }
@@ -309,20 +319,22 @@ impl<'s> Simulation<'s> {
                 self.devices[device].act(&mut self.links);
             }
             NodeIndex::Host(host) => {
-                let (dst, content, len) = (packet.dst(), packet.content(), packet.len);
+                let this = &self.hosts[host];
+                let is_own = packet.dst() == host_mac(this.node) && vid_in(this.vlan, vid_of(&packet.bytes));
+                let (content, len) = (packet.content(), packet.len);
                 self.links.arrived(number);
-                self.host_receives((host, number), dst, content, len);
+                if is_own {
+                    self.host_receives((host, number), content, len);
+                } else {
+                    self.hosts[host].foreign_frames += 1;
+                }
             }
         }
     }
 
-    /// Receives a frame on a link direction at a host.
-    fn host_receives(&mut self, (host, line): (usize, usize), dst: MacAddr, content: Content, len: u16) {
+    /// Receives a frame on a link direction at the host that it is for.
+    fn host_receives(&mut self, (host, line): (usize, usize), content: Content, len: u16) {
         let this = &mut self.hosts[host];
-        if dst != host_mac(this.node) {
-            this.foreign_frames += 1;
-            return;
-        }
         this.received_frames += 1;
         let now = self.links.now;
         match content {
@@ -642,6 +654,7 @@ fn make_flows(
                 flow: flows.len(),
                 from,
                 to,
+                vids: [from, to].map(|host| hosts[host_of(host)].vlan.unwrap_or(0)),
                 priority: traffic.priority,
                 dscp: traffic.dscp,
                 ecn: 0,

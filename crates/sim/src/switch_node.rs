@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use config::{Negotiated, PortDcbx};
 use dataplane::{Iteration, Port, RX_BATCH, RecordedSwitch};
 use endpoint::feedback::HopRecord;
+use switch::settings::StaticAddress;
 use switch::{
     FrameId, FrameMemory, HeapMemory, Instant, PortSettings, RxDesc, Switch, SwitchSettings, TxDesc,
     frames_needed,
@@ -120,13 +121,13 @@ struct PortLine {
 }
 
 impl SimSwitch {
-    /// Creates switch number `number` of the network, node `node` of the scenario. Ports without a
-    /// link are down.
+    /// Creates switch number `number` of the network, node `node` of the scenario, in which the
+    /// hosts are in these VLANs. Ports without a link are down.
     pub(crate) fn new(
-        number: usize,
-        node: usize,
+        (number, node): (usize, usize),
         settings: &SwitchNode,
         scenario: &Scenario,
+        vids: &[u16],
         wires: &Links,
     ) -> Self {
         let every = of_ns(settings.turn_ns);
@@ -135,7 +136,7 @@ impl SimSwitch {
         let file = switch_settings(node, settings, scenario, wires);
         let mut settings = file.clone();
         if paths.is_some() {
-            settings.bridge.max_entries += settings.ports.len(); // the addresses that stand for ports
+            settings.bridge.max_entries += settings.ports.len() * vids.len(); // addresses that stand for ports
         }
         for (port, dcbx) in settings.ports.iter_mut().zip(dcbx) {
             if let Some(dcbx) = dcbx {
@@ -148,7 +149,9 @@ impl SimSwitch {
         lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));
         let mut switch = Switch::with_growing_memory(&settings, &macs, memory_frames);
         if paths.is_some() {
-            (0..ports.len()).for_each(|port| switch.set_static(multipath::port_address(port), port));
+            for (port, vid) in (0..ports.len()).flat_map(|port| vids.iter().map(move |vid| (port, *vid))) {
+                switch.set_static(StaticAddress { mac: multipath::port_address(port), vid }, port);
+            }
         }
         let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
         for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {

@@ -65,7 +65,6 @@ const CHANGES: &[(&str, &str)] = &[
     ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"10g.toml\""),
     ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"missing.toml\""),
     ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"wrong.toml\""),
-    ("", "[network]\nkind = \"fat-tree\"\nk = 4\nconfig = \"vlan-defaults.toml\""),
     ("", "[network]\nkind = \"rail\"\npods = 9\nservers_per_pod = 4\nrails = 8\nspines = 4"),
     (
         "",
@@ -75,7 +74,6 @@ const CHANGES: &[(&str, &str)] = &[
     // nodes
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]"),
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = \"missing.toml\""),
-    ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = \"vlans.toml\""),
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = \"wrong.toml\""),
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = [\"10g.toml\"]"),
     ("[switch.b]", "[switch.b]\nturn = \"-1us\""),

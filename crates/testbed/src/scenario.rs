@@ -222,6 +222,9 @@ pub fn flow_argument(scenario: &Scenario, flow: &Flow, mac: &str) -> String {
     if traffic.ecn {
         argument += ",ecn=ect0";
     }
+    if let NodeKind::Host(HostNode { vlan: Some(vlan), .. }) = &scenario.nodes[flow.from].kind {
+        argument += &format!(",vid={vlan}");
+    }
     argument
 }
 
@@ -296,6 +299,17 @@ mod tests {
         let arguments = host_arguments(&scenario, number, host).join(" ");
         assert_eq!(arguments, "--duration 2000000000ns --speed 200M --no-drop 0,1,2,3,4,5,6,7");
         assert_eq!(port_of(&scenario, link_of(&scenario, 2).unwrap().1), Some(("s", "p2")));
+    }
+
+    /// Frames have the VLAN of their host.
+    #[test]
+    fn a_flow_has_the_vlan_of_its_host() {
+        let vlan = START.replace("[host.'h[1-2]']", "[host.'h[1-2]']\nvlan = 20");
+        let scenario =
+            sim::scenario::parse("x.toml", &format!("{vlan}{TRAFFIC}"), &mut |_| Ok(SWITCH.to_owned()))
+                .unwrap();
+        let argument = flow_argument(&scenario, &flows(&scenario)[0], "02:00:00:00:00:02");
+        assert!(argument.ends_with(",vid=20"), "{argument}");
     }
 
     #[test]

@@ -18,7 +18,7 @@
 use wire::mac::MacAddr;
 
 use super::Routes;
-use crate::packet::{CARRIED_BYTES, destination_node, host_mac, host_number};
+use crate::packet::{CARRIED_BYTES, destination_node, host_mac, host_number, missing_tag_bytes};
 use crate::scenario::types::Multipath;
 
 /// First bytes of the addresses that stand for ports.
@@ -103,9 +103,11 @@ pub(crate) fn flow_hash(bytes: &[u8; CARRIED_BYTES], key: u64, count: u32) -> u3
     const PROTOCOL: usize = 27;
     const ADDRESSES: usize = 30;
     const UDP_PORTS: usize = 38;
-    let addresses: [u8; 8] = *bytes[ADDRESSES..].first_chunk().expect("they are stored");
-    let ports: [u8; 4] = *bytes[UDP_PORTS..].first_chunk().expect("they are stored");
-    let rest = u64::from(bytes[PROTOCOL]) << 32 | u64::from(u32::from_be_bytes(ports));
+    let [protocol, addresses, ports] =
+        [PROTOCOL, ADDRESSES, UDP_PORTS].map(|at| at - missing_tag_bytes(bytes));
+    let addresses: [u8; 8] = *bytes[addresses..].first_chunk().expect("they are stored");
+    let ports: [u8; 4] = *bytes[ports..].first_chunk().expect("they are stored");
+    let rest = u64::from(bytes[protocol]) << 32 | u64::from(u32::from_be_bytes(ports));
     let hash = mix(mix(key ^ u64::from_be_bytes(addresses)) ^ rest);
     (((hash >> 32) * u64::from(count)) >> 32) as u32
 }
@@ -131,7 +133,16 @@ mod tests {
     use crate::packet::{Packet, PacketHeaders};
 
     fn frame(flow: usize, from: usize, dscp: u8) -> Packet {
-        Packet::data(&PacketHeaders { flow, from, to: 99, priority: 3, dscp, ecn: 2, len: 1000 })
+        Packet::data(&PacketHeaders {
+            flow,
+            from,
+            to: 99,
+            vids: [0, 0],
+            priority: 3,
+            dscp,
+            ecn: 2,
+            len: 1000,
+        })
     }
 
     /// Balls into bins: n flows on k ports use k (1 − (1 − 1/k)ⁿ) of them on average.
@@ -164,6 +175,9 @@ mod tests {
         let mut other = frame(7, 3, 46);
         other.bytes[19] |= 3;
         assert_eq!([one, other].map(|frame| flow_hash(&frame.bytes, 1, 16)), [port; 2]);
+        let mut untagged = frame(7, 3, 0);
+        wire::ethernet::pop_tag(&mut untagged.bytes);
+        assert_eq!(flow_hash(&untagged.bytes, 1, 16), port);
         let ports: Vec<u32> = (0..32).map(|flow| flow_hash(&frame(flow, 3, 0).bytes, 1, 16)).collect();
         assert!(ports.iter().any(|other| *other != ports[0]), "flows of two hosts spread too: {ports:?}");
     }

@@ -16,7 +16,7 @@ fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link
     };
     let node = |(number, name): (usize, &&str)| {
         let kind = if name.starts_with('h') {
-            NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 })
+            NodeKind::Host(HostNode::DEFAULT)
         } else {
             let ports = (0..ports(number)).map(|port| PortSettings::new(format!("p{port}"), None)).collect();
             let (buffer, bridge) = Default::default();

@@ -27,6 +27,7 @@
 //! dcbx = "off"                     # "willing": takes over its switch's priorities; "unwilling"
 //! obeys_pause = true               # 802.3x PAUSE; default: true
 //! ports = 1                        # with 2, ends are h1.1 and h1.2; default: 1
+//! vlan = 20                        # VID of the tag it sends and accepts; default: none
 //!
 //! [[link]]                         # ranges at both ends are paired: h1–leaf1.h1, h2–leaf1.h2, …
 //! ends = ["h[1-8]", "leaf[1-2].h[1-4]"]  # HOST, HOST.NUMBER or SWITCH.PORT
@@ -333,10 +334,12 @@ fn read(
     }
     let learns = forwarding.as_ref().is_some_and(|choice| choice.value == Forwarding::Learning);
     let default = if generated.is_some() && !learns { Multipath::Flow } else { Multipath::Receiver };
+    let tables: Vec<SettingSpan> = (0..nodes.len()).map(|node| nodes.location(node).clone()).collect();
     let nodes = nodes.build(devices, multipath.map_or(default, |multipath| multipath.value));
     let mut table = Routes::shortest(&nodes, &links.list);
     routes.iter().for_each(|route| table.set(*route));
     let ways = validate::path_limits(&traffics, &nodes, &links.list, &table, report);
+    validate::vlans((&nodes, &tables), &links.list, &traffics, &table, report);
     if !is_right(report) {
         return None;
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, did_you_mean, quoted};
 use config::{Config, ConfigErrors};
 use switch::Nanos;
-use switch::settings::VlanSettings;
+use switch::settings::VLANS;
 
 use super::generate::Generated;
 use super::name_ranges::Names;
@@ -83,10 +83,7 @@ impl Devices {
             self.by_path.insert(path.value.to_owned(), device);
         }
         match self.by_path.get(path.value)? {
-            Ok(device) => {
-                self.rejects_vlans(*device, &path.location, report);
-                Some(*device)
-            }
+            Ok(device) => Some(*device),
             Err(Some(why)) => {
                 let what = format!("{} cannot be read: {why}", quoted(path.value));
                 report.add(
@@ -115,21 +112,7 @@ impl Devices {
             }
             devices.push(device);
         }
-        // All of them have what the one file sets for ports.
-        if let Some(device) = devices.iter().flatten().next() {
-            self.rejects_vlans(*device, &network.config, report);
-        }
         devices
-    }
-
-    /// Rejects VLANs: frames of hosts have none, and the simulator knows a frame by the offsets that
-    /// its headers have without a change of tags.
-    fn rejects_vlans(&self, device: usize, location: &SettingSpan, report: &mut Diagnostics) {
-        let Device { config, file, .. } = &self.list[device];
-        if config.switch.ports.iter().any(|port| port.vlan != VlanSettings::Transparent) {
-            let what = format!("{} gives its ports VLANs, and hosts of a scenario have none", quoted(file));
-            report.add(location, what, "leave vlan out of that file");
-        }
     }
 
     fn add(&mut self, config: Config, file: String, added_ports: String) -> usize {
@@ -180,7 +163,7 @@ impl Nodes {
             }
         }
         if let Some(network) = generated {
-            let host = HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 };
+            let host = HostNode::DEFAULT;
             network.hosts().iter().for_each(|name| {
                 nodes.add_one(name.clone(), &network.location, TableKind::Host(host), report);
             });
@@ -494,8 +477,9 @@ fn read_host(mut section: TableReader, report: &mut Diagnostics) -> TableKind {
     let ways = [("willing", Some(true)), ("unwilling", Some(false)), ("off", None)];
     let willing = section.choice("dcbx", &ways, report).and_then(|way| way.value);
     let ports = section.number_in("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);
+    let vlan = section.number_in("vlan", VLANS, report).map(|vlan| vlan.value);
     section.finish(report);
-    TableKind::Host(HostNode { no_drop, willing, honors_pause, ports })
+    TableKind::Host(HostNode { no_drop, willing, honors_pause, ports, vlan })
 }
 
 /// Converts a list of priorities to a mask: bit p is set if priority p is in the list.

@@ -154,9 +154,20 @@ pub struct HostNode {
     /// Number of ports, 1 or more. The host receives over all of them and sends over the first
     /// whose link is up, like a Linux bond in active-backup mode.
     pub ports: u8,
+    /// VID of the tag that its frames have, and those that it accepts; `None` for a priority only,
+    /// and frames without VLAN.
+    pub vlan: Option<u16>,
 }
 
 impl HostNode {
+    /// One with all defaults.
+    pub const DEFAULT: Self = Self { no_drop: 0xff, willing: None, honors_pause: true, ports: 1, vlan: None };
+
+    /// The VID of the tag that its frames have, 0 without a VLAN.
+    pub(crate) fn sent_vid(&self) -> u16 {
+        self.vlan.unwrap_or(0)
+    }
+
     /// Priorities whose pauses are honored before anything is agreed on.
     pub(crate) fn honored_at_first(&self) -> u8 {
         if self.willing.is_some() { 0 } else { self.no_drop }

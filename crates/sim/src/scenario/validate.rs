@@ -6,7 +6,8 @@ use switch::Nanos;
 use super::network::Network;
 use super::nodes::Nodes;
 use super::traffic::{PathLimits, TrafficTable};
-use super::types::{Fault, FaultKind, Link, Multipath, Node};
+use super::types::{Fault, FaultKind, Link, LinkEnd, Multipath, Node, NodeKind};
+use crate::routes::vlans::{VlanMistake, Vlans};
 use crate::routes::{Routes, base_rtt_ns};
 
 /// Checks that each switch, and each port of a host, has a link.
@@ -95,6 +96,46 @@ pub(super) fn path_limits(
     report: &mut Diagnostics,
 ) -> Vec<PathLimits> {
     traffics.iter().map(|traffic| path_limit(traffic, nodes, links, routes, report)).collect()
+}
+
+/// Checks that the ports of switches accept what their hosts send, and that frames leave by all
+/// ports on their way, and back.
+pub(super) fn vlans(
+    (nodes, names): (&[Node], &[SettingSpan]),
+    links: &[Link],
+    traffics: &[TrafficTable],
+    routes: &Routes,
+    report: &mut Diagnostics,
+) {
+    let vlans = Vlans::new(nodes, links);
+    if !vlans.is_used() {
+        return;
+    }
+    let port = |end: LinkEnd| match &nodes[end.node].kind {
+        NodeKind::Switch(switch) => {
+            format!("{}.{}", nodes[end.node].name, switch.settings.ports[end.port].name)
+        }
+        NodeKind::Host(_) => nodes[end.node].name.clone(),
+    };
+    let mistakes = vlans.mistakes_of_hosts(nodes, links);
+    for (host, VlanMistake { at, what, cure }) in &mistakes {
+        report.add(&names[*host], format!("{} of {} {what}", port(*at), nodes[*host].name), cure);
+    }
+    if !mistakes.is_empty() {
+        return;
+    }
+    for traffic in traffics {
+        let mut ways = traffic.flows.iter().flat_map(|&(from, to)| [(from, to), (to, from)]);
+        let found = ways.find_map(|way| Some((way, vlans.mistake_between(nodes, routes, way)?)));
+        if let Some(((from, to), VlanMistake { at, what, cure })) = found {
+            let [from, to] = [from, to].map(|host| &nodes[host].name);
+            report.add(
+                traffic.location(),
+                format!("of the frames from {from} to {to}: {} {what}", port(at)),
+                cure,
+            );
+        }
+    }
 }
 
 fn path_limit(

@@ -60,7 +60,7 @@ fn scenario() -> Scenario {
         added_ports: String::new(),
         interfaces: vec![],
     }));
-    let host = |_| NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 });
+    let host = |_| NodeKind::Host(HostNode::DEFAULT);
     let kinds = std::iter::once(switch).chain((0..PORTS).map(host));
     let link = |n| Link {
         name: format!("h{n}"),
@@ -167,7 +167,7 @@ fn both() -> (Simulated, Daemon) {
     let scenario = scenario();
     let wires = Links::new(&scenario.links, scenario.seed);
     let NodeKind::Switch(node) = &scenario.nodes[0].kind else { panic!("a switch") };
-    let device = SimSwitch::new(0, 0, node, &scenario, &wires);
+    let device = SimSwitch::new((0, 0), node, &scenario, &[0], &wires);
     let settings = switch_settings(0, node, &scenario, &wires);
     let macs: Vec<_> = (0..PORTS).map(|port| port_mac(0, port)).collect();
     let daemon = Daemon::new(&settings, &macs, device.memory_frames);

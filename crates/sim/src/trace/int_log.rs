@@ -13,11 +13,14 @@ use crate::flow::acked::MAX_UNACKED_FRAMES;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control, nearest_number};
 use crate::scenario::{Scenario, TransportSettings};
 
+/// By number and transmission of a frame: a record of each switch that it has left.
+type FlowRecords = BTreeMap<(u64, u8), Vec<HopRecord>>;
+
 /// The records of all frames that are not acknowledged.
 #[derive(Debug)]
 pub(crate) struct IntLog {
-    /// By flow, and by frame and transmission; `None` if its frames collect no records.
-    flows: Vec<Option<BTreeMap<(u64, u8), Vec<HopRecord>>>>,
+    /// By flow; `None` if its frames collect no records.
+    flows: Vec<Option<FlowRecords>>,
 }
 
 /// The records of a frame that goes to another part of the network, or is acknowledged there.
@@ -111,7 +114,7 @@ mod tests {
     use switch::Instant;
 
     const HEADERS: PacketHeaders =
-        PacketHeaders { flow: 1, from: 0, to: 1, priority: 3, dscp: 24, ecn: 0, len: 1000 };
+        PacketHeaders { flow: 1, from: 0, to: 1, vids: [0, 0], priority: 3, dscp: 24, ecn: 0, len: 1000 };
 
     fn frame(flow: usize, number: u64, transmission: u64) -> [u8; CARRIED_BYTES] {
         let mut packet = Packet::data(&PacketHeaders { flow, ..HEADERS });

@@ -14,8 +14,6 @@ pub fn load(path: &str) -> Result<String, String> {
         "10g.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"10G\"\ncable_m = 5\nmtu = 1536\n")),
         "25g.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"25G\"\n")),
         "long.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"10G\"\ncable_m = 300\nmtu = 9216\n")),
-        "vlans.toml" => Ok(ports(&["p1", "p2", "up"], "vlan = { mode = \"access\", pvid = 10 }\n")),
-        "vlan-defaults.toml" => Ok("[port-defaults]\nvlan = { mode = \"access\", pvid = 10 }\n".to_owned()),
         "wrong.toml" => Ok(ports(&["p1", "p2", "up"], "sped = \"10G\"\n")),
         "frames.csv" => Ok("0,64\n1500,1024,2\n".to_owned()),
         "short.csv" => Ok("0,59\n".to_owned()),

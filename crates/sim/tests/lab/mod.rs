@@ -19,10 +19,7 @@ pub fn switch(name: &str, config: &str) -> Node {
 
 /// Builds a host that honors every pause.
 pub fn host(name: &str) -> Node {
-    Node {
-        name: name.to_owned(),
-        kind: NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 }),
-    }
+    Node { name: name.to_owned(), kind: NodeKind::Host(HostNode::DEFAULT) }
 }
 
 /// Builds a cable of `cable_m` meters without overhead per frame, between (node, port) and (node,

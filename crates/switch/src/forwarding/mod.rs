@@ -11,4 +11,4 @@ pub mod classifier;
 pub(crate) mod fdb;
 pub(crate) mod parsed_frame;
 pub mod storm_control;
-pub(crate) mod vlan;
+pub mod vlan;

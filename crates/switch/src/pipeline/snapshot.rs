@@ -14,7 +14,6 @@ use crate::settings::{POOLS, PRIORITIES, PortSettings, StaticAddress, SwitchSett
 use crate::time::Instant;
 use wire::bitset::Set8;
 use wire::bitset::Set64;
-use wire::mac::MacAddr;
 
 impl Switch {
     /// Returns the ports that may have frames to transmit, as a mask.
@@ -87,8 +86,8 @@ impl Switch {
     }
 
     /// Adds an entry to the FDB as if a frame from `mac` had been received on `port` at `now`.
-    pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
-        self.fdb.learn(FdbKey::of(mac), port, now);
+    pub fn set_learned(&mut self, address: impl Into<StaticAddress>, port: usize, now: Instant) {
+        self.fdb.learn(fdb_key_of(&address.into()), port, now);
     }
 
     /// Returns the settings in force.

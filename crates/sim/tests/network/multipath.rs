@@ -1,5 +1,6 @@
 //! Choice among equal paths, against theory, and routes that heal after a cut.
 
+#[path = "../lab/mod.rs"]
 mod lab;
 
 use lab::{GBPS, MS, US, cable, constant, host, run, scenario, switch};

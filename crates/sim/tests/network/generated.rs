@@ -1,5 +1,6 @@
 //! Generated networks: every host reaches every other, and the bisection carries what theory says.
 
+#[path = "../lab/mod.rs"]
 mod lab;
 
 use lab::run;
