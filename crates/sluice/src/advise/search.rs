@@ -301,6 +301,33 @@ priority = 3
         }
     }
 
+    /// A network of two kinds of switches with one file: it has lines for the file, which give what
+    /// was found.
+    #[test]
+    fn a_generated_network_has_advice_for_its_file() {
+        const NETWORK: &str = "duration = \"1ms\"\n[network]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\n\
+            hosts_per_leaf = 2\nhost_speed = \"10G\"\nhost_cable_m = 10\nfabric_cable_m = 10000\n\
+            config = \"base.toml\"\n[[traffic]]\nname = \"rdma\"\nfrom = [\"h1\", \"h3\"]\nto = \"h2\"\n\
+            priority = 3\n";
+        let folder = tempfile::tempdir().unwrap();
+        let (config, file) = (folder.path().join("base.toml"), folder.path().join("scenario.toml"));
+        let base = CONFIG.split("[port.p1]").next().unwrap().replace("speed = \"10G\"\n", "");
+        std::fs::write(&config, &base).unwrap();
+        std::fs::write(&file, NETWORK).unwrap();
+        let found = search(&file, &[], None).unwrap();
+        assert!(found.before.no_drop_lost > 0 && found.after.no_drop_lost == 0, "{:?}", found.after);
+        let [FileLines { file: name, lines }] = &found.files[..] else { panic!("one file") };
+        assert!(name == "base.toml" && lines.iter().any(|line| line.starts_with("headroom_cells = ")));
+        let mut written: DocumentMut = base.parse().unwrap();
+        let lines: DocumentMut = lines.join("\n").parse().unwrap();
+        merge(written.as_table_mut(), lines.as_table());
+        std::fs::write(&config, written.to_string()).unwrap();
+        assert_eq!(search(&file, &[], None).unwrap().before, found.after, "{written}");
+        std::fs::write(&file, NETWORK.replace("config = \"base.toml\"\n", "")).unwrap();
+        let Err(RunError::Other(error)) = search(&file, &[], None) else { panic!("it has no file") };
+        assert_eq!(error.to_string(), "leaf1 has no configuration: write `config` into [network]");
+    }
+
     /// The file has a size in bytes, for which cells are tried.
     #[test]
     fn sizes_in_bytes_are_replaced() {

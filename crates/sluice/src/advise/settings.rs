@@ -29,7 +29,10 @@ pub struct FileLines {
 pub struct Device {
     /// Its path, as the scenario has it.
     pub file: String,
-    settings: SwitchSettings,
+    /// The settings of its switches: one, or one for each kind of switches of a generated network.
+    kinds: Vec<SwitchSettings>,
+    /// True if the file has no ports of its own, so that no setting of one port can be written.
+    lacks_ports: bool,
     /// The tables that mark.
     marking: Vec<Marking>,
 }
@@ -77,12 +80,18 @@ pub fn devices(scenario: &Scenario, text_of: impl Fn(&str) -> Result<String>) ->
         if switch.file.is_empty() {
             return Err(anyhow!("{} has no configuration: write `config` into [network]", node.name));
         }
-        if devices.iter().any(|device| device.file == switch.file) {
+        if let Some(device) = devices.iter_mut().find(|device| device.file == switch.file) {
+            if !device.kinds.contains(&switch.settings) {
+                device.kinds.push(switch.settings.clone());
+            }
             continue;
         }
-        let config = config::parse(&switch.file, &text_of(&switch.file)?)?;
-        let (file, settings) = (switch.file.clone(), switch.settings.clone());
-        devices.push(Device { file, settings, marking: marking(&config) });
+        // All kinds mark by the same tables: those of the file.
+        let text = format!("{}\n{}", text_of(&switch.file)?, switch.added_ports);
+        let config = config::parse(&switch.file, &text)?;
+        let (file, lacks_ports) = (switch.file.clone(), !switch.added_ports.is_empty());
+        let kinds = vec![switch.settings.clone()];
+        devices.push(Device { file, kinds, lacks_ports, marking: marking(&config) });
     }
     if devices.iter().all(|device| device.no_drop() == 0) {
         return Err(anyhow!("no priority is no-drop: there are no thresholds of PFC to search"));
@@ -145,34 +154,51 @@ impl Device {
 
     /// No-drop priorities of any port.
     fn no_drop(&self) -> u8 {
-        self.settings.ports.iter().fold(0, |mask, port| mask | port.pfc.no_drop)
+        self.ports().fold(0, |mask, port| mask | port.pfc.no_drop)
     }
 
-    /// Returns the buffer with the headroom of a choice.
-    fn buffer(&self, choice: Choice) -> BufferSettings {
-        let headroom_cells = multiplied(self.settings.buffer.headroom_cells, choice);
-        BufferSettings { headroom_cells, ..self.settings.buffer }
+    /// The ports of all kinds of switches.
+    fn ports(&self) -> impl Iterator<Item = &switch::PortSettings> {
+        self.kinds.iter().flat_map(|settings| &settings.ports)
+    }
+
+    /// Returns the headroom pool of a choice: that of the kind which has most, since the file has
+    /// one.
+    fn pool_cells(&self, choice: Choice) -> u32 {
+        let most = self.kinds.iter().map(|settings| settings.buffer.headroom_cells).max();
+        multiplied(most.unwrap_or(0), choice)
+    }
+
+    /// Returns the buffer of a kind with the headroom of a choice.
+    fn buffer(&self, settings: &SwitchSettings, choice: Choice) -> BufferSettings {
+        match choice.headroom_factor {
+            Some(_) => BufferSettings { headroom_cells: self.pool_cells(choice), ..settings.buffer },
+            None => settings.buffer,
+        }
     }
 
     /// Returns XOFF of a choice; if it is that of the file, the least that a group reaches alone.
     fn xoff_cells(&self, choice: Choice) -> u32 {
-        let buffer = self.buffer(choice);
-        if let Some(divisor) = choice.xoff_divisor {
-            return (buffer.shared_cells() / divisor).max(1);
-        }
-        let pools = buffer.ingress_pools();
-        let groups = self.settings.ports.iter().flat_map(|port| {
-            Set8::from_bits(port.pfc.no_drop).into_iter().map(|priority| port.groups[priority])
-        });
-        let reached = groups.map(|group| reached_alone(group.xoff, pools[usize::from(group.pool & 3)]));
-        reached.min().unwrap_or(1).max(1)
+        let cells = |settings: &SwitchSettings| {
+            let buffer = self.buffer(settings, choice);
+            if let Some(divisor) = choice.xoff_divisor {
+                return buffer.shared_cells() / divisor;
+            }
+            let pools = buffer.ingress_pools();
+            let groups = settings.ports.iter().flat_map(|port| {
+                Set8::from_bits(port.pfc.no_drop).into_iter().map(|priority| port.groups[priority])
+            });
+            let reached = groups.map(|group| reached_alone(group.xoff, pools[usize::from(group.pool & 3)]));
+            reached.min().unwrap_or(1)
+        };
+        self.kinds.iter().map(cells).min().unwrap_or(1).max(1)
     }
 
     /// Returns the settings of a choice.
     fn settings(&self, choice: Choice) -> Vec<TableSetting> {
         let mut settings = Vec::new();
         if choice.headroom_factor.is_some() {
-            let pool = self.buffer(choice).headroom_cells.to_string();
+            let pool = self.pool_cells(choice).to_string();
             settings.push(("buffer".to_owned(), "headroom_cells".to_owned(), pool));
         }
         for priority in Set8::from_bits(self.no_drop()) {
@@ -189,13 +215,13 @@ impl Device {
         settings
     }
 
-    /// Returns the headroom of a priority: once for all ports, or of each port if they differ.
+    /// Returns the headroom of a priority: once for all ports, or of each port if they differ. A file
+    /// without ports has that of the port with most.
     fn headroom(&self, priority: usize, choice: Choice) -> Vec<TableSetting> {
         let is_no_drop = |port: &&switch::PortSettings| port.pfc.no_drop & (1 << priority) != 0;
-        let ports = self.settings.ports.iter().filter(is_no_drop);
-        let of_ports: Vec<(&str, u32)> = ports
-            .map(|port| (port.name.as_str(), multiplied(port.groups[priority].headroom_cells, choice)))
-            .collect();
+        let ports = self.ports().filter(is_no_drop);
+        let of_ports: Vec<(&str, u32)> =
+            ports.map(|port| (port.name.as_str(), self.headroom_cells(port, priority, choice))).collect();
         let of_table = |table: String, cells: u32| {
             (format!("{table}.pfc.priority.{priority}"), "headroom_cells".to_owned(), cells.to_string())
         };
@@ -208,6 +234,15 @@ impl Device {
         }
         let own = of_ports.into_iter();
         own.map(|(name, cells)| of_table(format!("port.{}", Key::new(name)), cells)).collect()
+    }
+
+    /// Returns the headroom of a port's priority with a choice.
+    fn headroom_cells(&self, port: &switch::PortSettings, priority: usize, choice: Choice) -> u32 {
+        let own = port.groups[priority].headroom_cells;
+        let most = self.ports().filter(|port| port.pfc.no_drop & (1 << priority) != 0);
+        let most = most.map(|port| port.groups[priority].headroom_cells).max().unwrap_or(own);
+        let is_shared = self.lacks_ports && choice.headroom_factor.is_some();
+        multiplied(if is_shared { most } else { own }, choice)
     }
 
     /// Returns the limits of marks.
@@ -257,10 +292,15 @@ impl Device {
             if switch.file != self.file {
                 continue;
             }
-            for (port, own) in switch.settings.ports.iter().zip(&self.settings.ports) {
+            let names = |settings: &SwitchSettings| {
+                settings.ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>()
+            };
+            let of_node = names(&switch.settings);
+            let Some(kind) = self.kinds.iter().find(|kind| names(kind) == of_node) else { continue };
+            for (port, own) in switch.settings.ports.iter().zip(&kind.ports) {
                 for priority in Set8::from_bits(port.pfc.no_drop) {
                     let group = &port.groups[priority];
-                    let headroom_cells = multiplied(own.groups[priority].headroom_cells, choice);
+                    let headroom_cells = self.headroom_cells(own, priority, choice);
                     let other_xoff = choice.xoff_divisor.is_some()
                         && group.xoff != Threshold::Static(self.xoff_cells(choice));
                     if other_xoff || group.headroom_cells != headroom_cells {
@@ -321,7 +361,7 @@ interface = \"i2\"
     fn device(text: &str) -> Device {
         let config = config::parse("leaf.toml", text).unwrap();
         let marking = marking(&config);
-        Device { file: "leaf.toml".to_owned(), settings: config.switch, marking }
+        Device { file: "leaf.toml".to_owned(), kinds: vec![config.switch], lacks_ports: false, marking }
     }
 
     #[test]
@@ -363,6 +403,27 @@ interface = \"i2\"
             "headroom_cells = 200",
         ];
         assert_eq!(device.lines(choice).lines, expected);
+    }
+
+    /// A file without ports has one headroom, that of the port with most, and the pool of the kind
+    /// with most; XOFF is a part of the least shared area.
+    #[test]
+    fn kinds_of_switches_have_one_file() {
+        let own = format!("{CONFIG}pfc = {{ priority.3.headroom_cells = 100 }}\n");
+        let [small, large] = [own.replace("1000", "600"), own].map(|text| device(&text));
+        let kinds = [small.kinds, large.kinds].concat();
+        let device = Device { kinds, lacks_ports: true, ..large };
+        let choice = Choice { headroom_factor: Some(2), xoff_divisor: Some(16), ecn_divisor: None };
+        let expected = [
+            "[buffer]",
+            "headroom_cells = 2000",
+            "[port-defaults.pfc.priority.3]",
+            "headroom_cells = 800",
+            "xoff = { static_cells = 3937 }",
+        ];
+        assert_eq!(device.lines(choice).lines, expected);
+        let choice = Choice { headroom_factor: None, ..choice };
+        assert_eq!(device.lines(choice).lines[1], "xoff = { static_cells = 4000 }");
     }
 
     /// Without another XOFF, marks begin at a part of that of the file.

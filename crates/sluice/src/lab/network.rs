@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use control::BlockingClient;
 use control::v1::Snapshot;
 use sim::Scenario;
+use sim::scenario::{Node, SwitchNode};
 use testbed::{Endpoint, Namespace, binary, eventually, veth};
 use toml_edit::DocumentMut;
 
@@ -173,10 +174,17 @@ impl Lab {
 /// Returns the text of each switch's configuration, imported if it is one of SONiC; `folder` is
 /// that of the scenario.
 pub fn configurations(scenario: &Scenario, folder: &Path) -> Result<Vec<String>> {
-    let text = |file: &str| {
-        input::device(folder, file).map_err(|why| anyhow!("{}: {why}", folder.join(file).display()))
+    let text = |(_, switch, node): (usize, &Node, &SwitchNode)| {
+        let file = &node.file;
+        if file.is_empty() {
+            let name = &switch.name;
+            return Err(anyhow!("{name} has no configuration: write `config` into [network]"));
+        }
+        let text = input::device(folder, file);
+        let text = text.map_err(|why| anyhow!("{}: {why}", folder.join(file).display()))?;
+        Ok(if node.added_ports.is_empty() { text } else { format!("{text}\n{}", node.added_ports) })
     };
-    plan::switches(scenario).map(|(_, _, node)| text(&node.file)).collect()
+    plan::switches(scenario).map(text).collect()
 }
 
 pub fn snapshot(switch: &Switch) -> Result<Snapshot> {
@@ -242,6 +250,25 @@ mod tests {
         fs::remove_file(folder.path().join("config_db.json")).unwrap();
         let gone = configurations(&scenario, folder.path()).unwrap_err().to_string();
         assert!(gone.contains("config_db.json: No such file"), "{gone}");
+    }
+
+    /// Each switch of a generated network has the ports of its kind.
+    #[test]
+    fn a_generated_network_has_configurations_with_ports() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("scenario.toml");
+        let scenario = "duration = \"1ms\"\n[network]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\n\
+                        hosts_per_leaf = 1\nconfig = \"base.toml\"\n\
+                        [[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\n";
+        fs::write(&file, scenario).unwrap();
+        fs::write(folder.path().join("base.toml"), "[port-defaults]\ntrust = \"dot1p\"").unwrap();
+        let read = || input::read(&file, &[]).unwrap_or_else(|error| panic!("{error:?}"));
+        let texts = configurations(&read(), folder.path()).unwrap();
+        let ports = texts.iter().map(|text| config::parse("x", text).unwrap().interfaces.join(" "));
+        assert_eq!(ports.collect::<Vec<_>>(), ["h1 up1", "h1 up1", "p1 p2"]);
+        fs::write(&file, scenario.replace("config = \"base.toml\"", "")).unwrap();
+        let none = configurations(&read(), folder.path()).unwrap_err().to_string();
+        assert_eq!(none, "leaf1 has no configuration: write `config` into [network]");
     }
 
     #[test]
