@@ -8,9 +8,9 @@
 //! ```text
 //!            CNP: target = rate, rate ·= 1 − alpha/2, steps = 0
 //!      ┌────────────────────────────────────────────────────────────┐
-//!      ▼                       5th step of a kind                   │
+//!      ▼                       Fth step of a kind                   │
 //!   Fast recovery ─────────────▶ Additive ─────────────▶ Hyper ─────┘
-//!   rate → half way to target    target += R_AI          target += R_HAI (6th step of both kinds)
+//!   rate → half way to target    target += R_AI          target += R_HAI (step F + 1 of both kinds)
 //!                                rate → half way         rate → half way
 //! ```
 //! These are the conditions of the paper's figure 7: max(T, BC) < F is fast recovery, min(T, BC) >
@@ -20,9 +20,6 @@
 //! section 3; docs/references.md, "Inspur white paper" (figures 3-2 to 3-7).
 
 use switch::{Instant, Nanos};
-
-/// Number of fast recovery steps (F in the paper).
-const FAST_STEPS: u32 = 5;
 
 /// How long fast recovery lasts, for T and BC steps since the last cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,6 +53,8 @@ pub struct DcqcnSettings {
     /// A late sender catches up with what its rate carries in this time. With 0, each frame keeps
     /// its distance to the one before.
     pub burst_ns: Nanos,
+    /// Number of steps of fast recovery (F).
+    pub fast_steps: u32,
     /// How long fast recovery lasts.
     pub fast_recovery: FastRecovery,
 }
@@ -73,6 +72,7 @@ impl DcqcnSettings {
         hyper_bps: 400e6,
         min_bps: 40e6,
         burst_ns: 0,
+        fast_steps: 5,
         fast_recovery: FastRecovery::BelowF,
     };
 
@@ -90,6 +90,7 @@ impl DcqcnSettings {
         hyper_bps: 20e6,
         min_bps: 1e6,
         burst_ns: 50_000_000,
+        fast_steps: 5,
         fast_recovery: FastRecovery::BelowF,
     };
 }
@@ -180,10 +181,10 @@ impl Dcqcn {
     fn step(&mut self) {
         let (most, least) = (self.time_steps.max(self.byte_steps), self.time_steps.min(self.byte_steps));
         let is_fast = match self.settings.fast_recovery {
-            FastRecovery::BelowF => most < FAST_STEPS,
-            FastRecovery::UpToF => most <= FAST_STEPS,
+            FastRecovery::BelowF => most < self.settings.fast_steps,
+            FastRecovery::UpToF => most <= self.settings.fast_steps,
         };
-        if least > FAST_STEPS {
+        if least > self.settings.fast_steps {
             self.target_bps += self.settings.hyper_bps;
         } else if !is_fast {
             self.target_bps += self.settings.additive_bps;
@@ -262,12 +263,12 @@ mod tests {
         assert_eq!(mbps(&flow), (537, 600), "alpha is a fifth: a tenth");
 
         (flow.target_bps, flow.rate_bps) = (300e6, 300e6);
-        flow.time_steps = FAST_STEPS - 2;
+        flow.time_steps = SETTINGS.fast_steps - 2;
         steps(&mut flow, 1);
         assert_eq!((flow.target_bps, flow.rate_bps), (300e6, 300e6), "the fourth step: fast recovery");
         steps(&mut flow, 1);
         assert_eq!((flow.target_bps, flow.rate_bps), (302e6, 301e6), "the fifth: the target rises by 2");
-        flow.byte_steps = FAST_STEPS + 1;
+        flow.byte_steps = SETTINGS.fast_steps + 1;
         steps(&mut flow, 1);
         assert_eq!((flow.target_bps, flow.rate_bps), (322e6, 311.5e6), "hyper: by 20");
         assert_eq!((flow.lowest_bps(), flow.cnps()), (300_000_000, 2));
@@ -284,6 +285,24 @@ mod tests {
             flow.target_bps
         });
         assert_eq!(targets.collect::<Vec<_>>(), [300e6, 300e6, 300e6, 300e6, 300e6, 302e6]);
+    }
+
+    /// With F = 2 the second step is additive, and the third of both kinds hyper.
+    #[test]
+    fn fast_recovery_may_have_fewer_steps() {
+        let settings = DcqcnSettings { fast_steps: 2, ..SETTINGS };
+        let mut flow = Dcqcn::new(settings, 600_000_000, Instant(0));
+        (flow.target_bps, flow.rate_bps, flow.step_at) = (300e6, 300e6, Instant(0));
+        flow.byte_steps = 2;
+        flow.time_steps = 0;
+        let targets = (1..=4_u64).map(|step| {
+            if step == 4 {
+                flow.byte_steps = 3;
+            }
+            flow.advance(Instant((step - 1) * SETTINGS.step_interval_ns));
+            flow.target_bps
+        });
+        assert_eq!(targets.collect::<Vec<_>>(), [302e6, 304e6, 306e6, 326e6]);
     }
 
     /// The value of alpha after this many decays from 1.

@@ -100,6 +100,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         stop_ns: duration_ns,
         ecn: true,
         dcqcn: Some(DcqcnSettings::PAPER),
+        host_dcqcn: Vec::new(),
         acks: None,
     };
     Scenario {

@@ -218,7 +218,8 @@ impl Flow {
             Pattern::Constant | Pattern::OnOff { .. } | Pattern::Collective { .. } | Pattern::Trace => 0,
             Pattern::Finite { bytes } | Pattern::Poisson { bytes } | Pattern::Incast { bytes, .. } => bytes,
         };
-        let reaction = traffic.dcqcn.map(|settings| Dcqcn::new(settings, most_bps, instant(0)));
+        let dcqcn = traffic.dcqcn_of(headers.from);
+        let reaction = dcqcn.map(|settings| Dcqcn::new(settings, most_bps, instant(0)));
         Self {
             traffic: traffic_number,
             from,
@@ -253,7 +254,7 @@ impl Flow {
                 acked: traffic.acks.as_ref().map(|acks| Box::new(AckedSender::new(acks, path))),
             },
             receiver: Receiver {
-                cnp_interval: traffic.dcqcn.map_or(0, |settings| of_ns(settings.cnp_interval_ns)),
+                cnp_interval: dcqcn.map_or(0, |settings| of_ns(settings.cnp_interval_ns)),
                 measured_from,
                 retransmission: traffic.acks.as_ref().map(|acks| acks.retransmission),
                 ..Receiver::default()
@@ -664,6 +665,7 @@ mod tests {
             stop_ns: 2_000_000,
             ecn: false,
             dcqcn: None,
+            host_dcqcn: Vec::new(),
             acks: Some(acks),
         };
         let vids = [0, 0];

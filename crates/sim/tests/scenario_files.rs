@@ -160,6 +160,26 @@ fn dcqcn_has_other_parameters() {
     assert_eq!(read(other).traffic[0].dcqcn, Some(expected));
 }
 
+/// A parameter is that of the traffic, else that of the sending host, else the paper's. Of what a
+/// host sends without DCQCN, and of flows of other hosts, nothing changes.
+#[test]
+fn hosts_have_parameters_of_dcqcn() {
+    let text = "duration = \"1ms\"\n[switch.s]\nconfig = \"s.toml\"\n[host.\"g[1-2]\"]\n\
+                dcqcn = { additive = \"5M\", gain = 0.5, fast_steps = 3 }\n[host.\"f[1-2]\"]\n\
+                [[link]]\nends = [\"g[1-2]\", \"s.p[1-2]\"]\n[[link]]\nends = [\"f[1-2]\", \"s.p[3-4]\"]\n\
+                [[traffic]]\nname = \"a\"\nfrom = [\"f1\", \"g1\", \"g2\"]\nto = \"f2\"\ndcqcn = { gain = 0.25 }\n\
+                [[traffic]]\nname = \"b\"\nfrom = \"g1\"\nto = \"f2\"\n";
+    let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\nspeed = \"25G\"\n");
+    let config: String = (1..=4).map(port).collect();
+    let scenario = parse("x.toml", &text, &mut |_| Ok(config.clone())).unwrap();
+    let own = DcqcnSettings { gain: 0.25, ..DcqcnSettings::PAPER };
+    let of_host = DcqcnSettings { additive_bps: 5e6, fast_steps: 3, ..own };
+    let node = |name: &str| scenario.nodes.iter().position(|node| node.name == name).unwrap();
+    assert_eq!(scenario.traffic[0].dcqcn, Some(own));
+    assert_eq!(scenario.traffic[0].host_dcqcn, [(node("g1"), of_host), (node("g2"), of_host)]);
+    assert_eq!((scenario.traffic[1].dcqcn, scenario.traffic[1].host_dcqcn.len()), (None, 0));
+}
+
 /// The fabric of the examples: 16 leaves, 8 spines, 256 hosts. Every configuration is read once.
 #[test]
 fn a_fabric() {

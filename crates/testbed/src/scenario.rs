@@ -106,7 +106,8 @@ pub fn check(scenario: &Scenario) -> Result<(), Unfit> {
                 SIMULATE,
             );
         }
-        if traffic.dcqcn.is_some_and(|settings| settings != DcqcnSettings::PAPER) {
+        let has_own = traffic.dcqcn.is_some_and(|settings| settings != DcqcnSettings::PAPER);
+        if has_own || !traffic.host_dcqcn.is_empty() {
             let what = format!("traffic {} has parameters of DCQCN, and hosts have their own", traffic.name);
             return unfit(what, SIMULATE);
         }

@@ -28,6 +28,7 @@
 //! obeys_pause = true               # 802.3x PAUSE; default: true
 //! ports = 1                        # with 2, ends are h1.1 and h1.2; default: 1
 //! vlan = 20                        # VID of the tag it sends and accepts; default: none
+//! dcqcn = { additive = "5M" }      # parameters of what it sends with dcqcn; default: the paper's
 //!
 //! [[link]]                         # ranges at both ends are paired: h1–leaf1.h1, h2–leaf1.h2, …
 //! ends = ["h[1-8]", "leaf[1-2].h[1-4]"]  # HOST, HOST.NUMBER or SWITCH.PORT
@@ -51,7 +52,7 @@
 //! rate = "10G"                     # of each flow; default: the (fastest) sender's link speed
 //! ecn = true                       # frames are ECT(0); default: false
 //! dcqcn = true                     # senders react to marks; needs ecn; default: false; or a table
-//! dcqcn_fast_recovery = "below_f"  # lasts while steps < 5, as in the paper; "up_to_f": ≤ 5
+//! dcqcn_fast_recovery = "below_f"  # lasts while steps < F, as in the paper; "up_to_f": ≤ F
 //! start = "0s"                     # default: 0
 //! stop = "5ms"                     # default: the end
 //! pattern = "constant"             # default: "constant", or "finite" if bytes are given
@@ -170,8 +171,10 @@
 //!
 //! `dcqcn = { additive = "5M" }` sets other parameters than the paper's: `cnp_interval` ("50us"),
 //! `alpha_interval` and `step_interval` ("55us"), `step_bytes` ("10M"), `gain` (0.00390625: g),
-//! `additive` ("40M": R_AI), `hyper` ("400M": R_HAI), `least` ("40M": the minimum rate) and
-//! `fast_recovery` ("below_f"). The values in parentheses are the defaults.
+//! `additive` ("40M": R_AI), `hyper` ("400M": R_HAI), `least` ("40M": the minimum rate),
+//! `fast_steps` (5: F) and `fast_recovery` ("below_f"). The values in parentheses are the defaults.
+//! A host's table has the defaults of its flows with `dcqcn`, the CNPs that their receivers send
+//! included; parameters of a traffic override these.
 //!
 //! `queue_lengths = true`, of the scenario, measures for how long each queue of each switch has
 //! which length; it slows the run down.

@@ -1,6 +1,7 @@
 //! `[switch.NAME]` and `[host.NAME]`, and references to nodes and ports elsewhere in the file.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, did_you_mean, quoted};
 use config::{Config, ConfigErrors};
@@ -10,6 +11,7 @@ use switch::settings::VLANS;
 use super::generate::Generated;
 use super::name_ranges::Names;
 use super::parse::{Load, MAX_NODES, MAX_SWITCHES, MAX_TIME_NS, text, time};
+use super::traffic::dcqcn::DcqcnTable;
 use super::types::{HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode};
 
 /// The most ports of a host.
@@ -35,6 +37,8 @@ pub(super) struct Nodes {
     switches: usize,
     /// True if a table was rejected, so that an unknown name may be valid.
     refused: bool,
+    /// Tables of hosts that have parameters of DCQCN: the span of these, and the nodes.
+    dcqcn: Vec<(SettingSpan, Range<usize>, DcqcnTable)>,
 }
 
 /// The table of a node, or of several nodes if it has a range.
@@ -169,13 +173,18 @@ impl Nodes {
             });
         }
         if let Some(mut hosts) = file.section("host", report) {
-            for (name, section) in hosts.sections(report) {
+            for (name, mut section) in hosts.sections(report) {
                 let location = section.location.clone();
                 let Some(names) = nodes.names(name, &location, MAX_NODES - nodes.list.len(), report) else {
                     continue;
                 };
+                let dcqcn = section.location_of("dcqcn").zip(DcqcnTable::of_host(&mut section, report));
                 let kind = read_host(section, report);
+                let first = nodes.list.len();
                 nodes.add(&names, &location, kind, report);
+                if let Some((location, parameters)) = dcqcn {
+                    nodes.dcqcn.push((location, first..nodes.list.len(), parameters));
+                }
             }
         }
         if !file.has("host") && !file.has("network") {
@@ -244,6 +253,25 @@ impl Nodes {
         self.by_name.insert(name.clone(), self.list.len());
         self.list.push(NodeTable { name, location: location.clone(), kind });
         true
+    }
+
+    /// The parameters of DCQCN of a host, if its table has some.
+    pub(super) fn dcqcn(&self, node: usize) -> Option<DcqcnTable> {
+        let table = self.dcqcn.iter().find(|(_, nodes, _)| nodes.contains(&node))?;
+        Some(table.2)
+    }
+
+    /// Rejects parameters of DCQCN of hosts, none of which uses them.
+    pub(super) fn reject_unused_dcqcn(&self, uses: impl Fn(usize) -> bool, report: &mut Diagnostics) {
+        if !report.is_empty() {
+            return; // a traffic that could not be read may use them
+        }
+        for (location, nodes, _) in &self.dcqcn {
+            if !nodes.clone().any(&uses) {
+                let cure = "write dcqcn = true into a [[traffic]] from there, or leave it out";
+                report.add(location, "has no effect: no traffic with dcqcn is sent from there", cure);
+            }
+        }
     }
 
     /// The number of nodes.

@@ -6,16 +6,17 @@
 
 mod acks;
 pub(crate) mod collective;
+pub(super) mod dcqcn;
 pub(crate) mod sizes;
 pub(crate) mod trace;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use config::read::toml_document::{
     Diagnostics, NAME_CURE, Setting, SettingSpan, TableReader, is_name, quoted, speed,
 };
-use endpoint::dcqcn::{DcqcnSettings, FastRecovery};
+use endpoint::dcqcn::DcqcnSettings;
 use endpoint::transport::TransportSettings;
 use switch::Nanos;
 
@@ -24,7 +25,8 @@ use super::nodes::{Nodes, meant};
 use super::parse::{Load, MAX_TIME_NS, before_the_end, bytes, decimal, spell_time, text, time};
 use super::tables::{entries, required};
 use super::types::{AckSettings, Collective, Pattern, Start, Traffic};
-use acks::{AckTable, read_rule};
+use acks::AckTable;
+use dcqcn::{DcqcnTable, FAST_RECOVERIES};
 use sizes::SizeTable;
 use trace::{FrameTrace, MAX_FRAMES};
 use wire::random::Random;
@@ -65,7 +67,9 @@ pub(super) struct TrafficTable {
     after: Vec<Setting<String>>,
     stop_ns: Nanos,
     ecn: bool,
-    dcqcn: Option<DcqcnSettings>,
+    dcqcn: Option<DcqcnTable>,
+    /// Of senders whose hosts have parameters: the node, and these.
+    host_dcqcn: Vec<(usize, DcqcnTable)>,
     acks: Option<AckTable>,
 }
 
@@ -152,6 +156,10 @@ pub(super) fn read(
         traffics.push(traffic);
     }
     resolve_after(&traffics, report);
+    nodes.reject_unused_dcqcn(
+        |node| traffics.iter().any(|traffic| traffic.host_dcqcn.iter().any(|(from, _)| *from == node)),
+        report,
+    );
     limit_traced_frames(&traffics, report);
     traffics
 }
@@ -189,6 +197,7 @@ impl TrafficTable {
         }
         let acks = AckTable::read(&mut section, report);
         let (ecn, dcqcn) = read_congestion(&mut section, acks.as_ref(), report);
+        let host_dcqcn = if dcqcn.is_some() { host_parameters(&flows, nodes) } else { Vec::new() };
         let table = Self {
             location: section.location.clone(),
             name: name.to_owned(),
@@ -205,6 +214,7 @@ impl TrafficTable {
             stop_ns,
             ecn,
             dcqcn,
+            host_dcqcn,
             acks,
         };
         section.finish(report);
@@ -285,7 +295,12 @@ impl TrafficTable {
             start: if after.is_empty() { Start::At(self.start_ns) } else { Start::After(after) },
             stop_ns: self.stop_ns,
             ecn: self.ecn,
-            dcqcn: self.dcqcn,
+            dcqcn: self.dcqcn.map(|own| own.over(DcqcnSettings::PAPER)),
+            host_dcqcn: self.dcqcn.map_or(Vec::new(), |own| {
+                let of_host =
+                    |(node, host): &(usize, DcqcnTable)| (*node, own.over(host.over(DcqcnSettings::PAPER)));
+                self.host_dcqcn.iter().map(of_host).collect()
+            }),
             acks: self.acks.map(|acks| AckSettings {
                 priority: acks.priority.unwrap_or(self.priority),
                 dscp: acks.priority.map_or(dscp, |priority| priority * 8),
@@ -590,6 +605,12 @@ fn limit_traced_frames(traffics: &[TrafficTable], report: &mut Diagnostics) {
     }
 }
 
+/// Returns the senders whose hosts have parameters of DCQCN, in ascending order, with these.
+fn host_parameters(flows: &[(usize, usize)], nodes: &Nodes) -> Vec<(usize, DcqcnTable)> {
+    let senders: BTreeSet<usize> = flows.iter().map(|(from, _)| *from).collect();
+    senders.into_iter().filter_map(|node| Some((node, nodes.dcqcn(node)?))).collect()
+}
+
 /// Reads start and stop.
 fn read_times(section: &mut TableReader, duration_ns: Nanos, report: &mut Diagnostics) -> (Nanos, Nanos) {
     section.at_most_one(&["start", "after"], report);
@@ -615,9 +636,9 @@ fn read_congestion(
     section: &mut TableReader,
     acks: Option<&AckTable>,
     report: &mut Diagnostics,
-) -> (bool, Option<DcqcnSettings>) {
+) -> (bool, Option<DcqcnTable>) {
     let ecn = section.boolean("ecn", report);
-    let dcqcn = read_dcqcn(section, report);
+    let dcqcn = DcqcnTable::of_traffic(section, report);
     let is_dctcp = matches!(acks.and_then(|acks| acks.transport), Some(TransportSettings::Dctcp(_)));
     let by_marks = if is_dctcp { Some("dctcp") } else { dcqcn.map(|_| "dcqcn") };
     if let (Some(Setting { value: false, location }), Some(rule)) = (&ecn, by_marks) {
@@ -630,43 +651,11 @@ fn read_congestion(
     {
         report.add(location, "has no effect without dcqcn", "write dcqcn = true, or leave it out");
     }
-    let dcqcn = dcqcn.map(|dcqcn| {
-        let fast_recovery = choice.map_or(dcqcn.fast_recovery, |choice| choice.value);
-        DcqcnSettings { fast_recovery, ..dcqcn }
+    let dcqcn = dcqcn.map(|mut dcqcn| {
+        dcqcn.fast_recovery = choice.map(|choice| choice.value).or(dcqcn.fast_recovery);
+        dcqcn
     });
     (ecn.is_some_and(|ecn| ecn.value) || by_marks.is_some(), dcqcn)
-}
-
-const FAST_RECOVERIES: [(&str, FastRecovery); 2] =
-    [("below_f", FastRecovery::BelowF), ("up_to_f", FastRecovery::UpToF)];
-
-/// Reads `dcqcn`: true for the paper's parameters, or a table of some others.
-fn read_dcqcn(section: &mut TableReader, report: &mut Diagnostics) -> Option<DcqcnSettings> {
-    let (example, paper) = ("additive = \"5M\"", DcqcnSettings::PAPER);
-    read_rule(section, "dcqcn", example, paper, report, |settings, table, report| {
-        for (name, value) in [
-            ("cnp_interval", &mut settings.cnp_interval_ns),
-            ("alpha_interval", &mut settings.alpha_interval_ns),
-            ("step_interval", &mut settings.step_interval_ns),
-        ] {
-            let read = table.item(name).and_then(|item| time(item, 1..=MAX_TIME_NS, report));
-            *value = read.map_or(*value, |read| read.value);
-        }
-        for (name, value) in [
-            ("additive", &mut settings.additive_bps),
-            ("hyper", &mut settings.hyper_bps),
-            ("least", &mut settings.min_bps),
-        ] {
-            let read = table.item(name).and_then(|item| speed(item, report));
-            *value = read.map_or(*value, |read| read.value as f64);
-        }
-        let step_bytes = table.item("step_bytes").and_then(|item| bytes(item, report));
-        settings.step_bytes = step_bytes.map_or(settings.step_bytes, |read| read.value);
-        let gain = table.item("gain").and_then(|item| decimal(item, 1e-6..=1.0, report));
-        settings.gain = gain.map_or(settings.gain, |read| read.value);
-        let fast_recovery = table.choice("fast_recovery", &FAST_RECOVERIES, report);
-        settings.fast_recovery = fast_recovery.map_or(settings.fast_recovery, |read| read.value);
-    })
 }
 
 /// Checks that the traffic which another waits for exists and is finite, and that no traffic waits

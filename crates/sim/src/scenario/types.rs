@@ -243,8 +243,18 @@ pub struct Traffic {
     pub ecn: bool,
     /// How the sender reduces its rate when marks are reported to it (CNPs), if it does.
     pub dcqcn: Option<DcqcnSettings>,
+    /// The same of senders whose hosts have parameters of their own, by node in ascending order.
+    pub host_dcqcn: Vec<(usize, DcqcnSettings)>,
     /// What senders make of acknowledgments; `None` if frames are not acknowledged.
     pub acks: Option<AckSettings>,
+}
+
+impl Traffic {
+    /// Returns how a sender, a node, reduces its rate when marks are reported to it.
+    pub(crate) fn dcqcn_of(&self, node: usize) -> Option<DcqcnSettings> {
+        let own = self.host_dcqcn.binary_search_by_key(&node, |(sender, _)| *sender);
+        own.ok().and_then(|index| self.host_dcqcn.get(index)).map(|(_, settings)| *settings).or(self.dcqcn)
+    }
 }
 
 /// Acknowledgments of a traffic's frames, and what its senders make of them.

@@ -55,6 +55,7 @@ pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u
         stop_ns: u64::MAX >> 20,
         ecn: false,
         dcqcn: None,
+        host_dcqcn: Vec::new(),
         acks: None,
     }
 }
