@@ -96,7 +96,8 @@
 //! pairs = "permutation"            # each sender has one receiver, at random; default: "all"
 //! pattern = "poisson"
 //! load = 0.3                       # instead of rate: of a sender's link, for its flows together
-//! sizes = "web-search"             # of messages, or "hadoop", or a file: lines of bytes, percent
+//! sizes = "web-search"             # of messages, or "hadoop", "storage", or a file: lines of
+//!                                  # bytes, percent
 //!
 //! [[traffic]]
 //! name = "reduce"
