@@ -3,13 +3,14 @@
 
 mod lab;
 
+use endpoint::dcqcn::DcqcnSettings;
 use endpoint::dctcp::DctcpSettings;
 use endpoint::hpcc::HpccSettings;
 use endpoint::swift::{Swift, SwiftSettings};
 use endpoint::timely::TimelySettings;
 use lab::{GBPS, MS, US, cable, constant, host, scenario, switch};
 use sim::Results;
-use sim::results::LatencyOutcome;
+use sim::results::{LatencyOutcome, QueueLengthOutcome};
 use sim::scenario::{AckSettings, Retransmission, Scenario, Traffic, TransportSettings};
 
 /// Bytes on the wire beside a frame's own.
@@ -240,4 +241,77 @@ fn timely_stays_between_its_limits() {
     assert!(max_ns < TimelySettings::PAPER.high_ns, "{max_ns}");
     assert!(p99_ns > 40 * US && p99_ns < 100 * US, "it probes up to the lower limit: {p99_ns}");
     assert!(outcome.traffic[0].throughput_bps > 9e9, "{}", outcome.traffic[0].throughput_bps);
+}
+
+/// DCQCN with the parameters of its paper: `senders` hosts to one over a switch that marks from 20
+/// cells on, up to `most_percent` at `high_cells`.
+fn dcqcn(senders: usize, high_cells: u32, most_percent: u32, duration_ns: u64) -> Scenario {
+    let mut config = format!(
+        "[buffer]\ncell_bytes = 256\ntotal_cells = 262144\nheadroom_cells = 65536\n\
+         [wred.marks.queue.3]\necn = true\nmark = \"dequeue\"\nweighting_exponent = 0\n\
+         green = {{ low_cells = 20, high_cells = {high_cells}, probability_percent = {most_percent} }}\n\
+         [port-defaults]\ntrust = \"dot1p\"\nwred = \"marks\"\n\
+         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\
+         [port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 20000 }}\nheadroom_cells = 1000\n"
+    );
+    (0..=senders).for_each(|port| config += &format!("[port.p{port}]\ninterface = \"i{port}\"\n"));
+    let mut nodes = vec![switch("switch", &config)];
+    nodes.extend((0..=senders).map(|n| host(&format!("h{n}"))));
+    let links = (0..=senders).map(|n| cable((n + 1, 0), (0, n), 40 * GBPS, 20)).collect();
+    let traffic = Traffic {
+        flows: (2..senders + 2).map(|from| (from, 1)).collect(),
+        ecn: true,
+        dcqcn: Some(DcqcnSettings::PAPER),
+        ..constant("all", 2, 1, 3, 1000)
+    };
+    let mut scenario = scenario(nodes, links, vec![traffic], duration_ns);
+    (scenario.queue_lengths, scenario.warmup_ns) = (true, duration_ns / 2);
+    scenario
+}
+
+/// The fixed point of the fluid model: the share of marks p with which a flow's cuts and increases
+/// cancel out, approximately p³ = R_AI / (τ' R²) · (1/B + 1/(T R))², where a flow has the rate R =
+/// C / N, in frames. Source: Y. Zhu et al., "ECN or delay" (CoNEXT 2016), section 3.
+fn dcqcn_fixed_point(flows: f64, frame_bytes: f64) -> f64 {
+    let DcqcnSettings { additive_bps, alpha_interval_ns, step_interval_ns, step_bytes, .. } =
+        DcqcnSettings::PAPER;
+    let rate = 40e9 / 8.0 / frame_bytes / flows;
+    let additive = additive_bps / 8.0 / frame_bytes;
+    let [alpha_time, step_time] = [alpha_interval_ns, step_interval_ns].map(|ns| ns as f64 / 1e9);
+    let steps = frame_bytes / step_bytes as f64 + 1.0 / (step_time * rate);
+    (additive / (alpha_time * rate * rate) * steps * steps).cbrt()
+}
+
+/// The queue stays, on average, where the switch marks the share of frames of the fixed point:
+/// measured 101, 117 and 492 cells, by the model 90, 110 and 457.
+#[test]
+fn dcqcn_keeps_the_queue_at_its_fixed_point() {
+    for (senders, high_cells, most_percent) in [(2, 782, 1), (8, 1562, 10), (16, 3000, 10)] {
+        let outcome = lab::run(&dcqcn(senders, high_cells, most_percent, 100 * MS));
+        let share = dcqcn_fixed_point(senders as f64, 1000.0);
+        let expected = 20.0 + share / (f64::from(most_percent) / 100.0) * f64::from(high_cells - 20);
+        let is_it = |queue: &&QueueLengthOutcome| (&*queue.port, queue.queue) == ("switch.p0", 3);
+        let queue = outcome.queue_lengths.iter().find(is_it).expect("it is measured");
+        let measured = queue.mean_cells;
+        assert!((measured / expected - 1.0).abs() < 0.15, "{senders}: {measured}, {expected} by the model");
+        let all = &outcome.traffic[0];
+        assert!(all.throughput_bps > 39.8e9 && all.fairness.expect("flows") > 0.99, "{all:?}");
+        assert_eq!((all.lost_frames, outcome.switches[0].ports[1].counts.pfc_sent.frames), (0, 0));
+    }
+}
+
+/// One of two hosts increases by four times as much: it gets far more than half.
+#[test]
+fn a_host_has_parameters_of_its_own() {
+    let mut scenario = dcqcn(2, 782, 1, 40 * MS);
+    let throughputs = |scenario: &Scenario| {
+        let flows = lab::run(scenario).flows;
+        [0, 1].map(|flow| flows[flow].throughput_bps / 1e9)
+    };
+    let [first, second] = throughputs(&scenario);
+    assert!((first / second - 1.0).abs() < 0.15, "{first} {second}");
+    let settings = DcqcnSettings { additive_bps: 160e6, ..DcqcnSettings::PAPER };
+    scenario.traffic[0].host_dcqcn = vec![(3, settings)];
+    let [first, second] = throughputs(&scenario);
+    assert!(second > 1.4 * first && first + second > 39.5, "{first} {second}");
 }
