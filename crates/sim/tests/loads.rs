@@ -32,6 +32,7 @@ fn star(hosts: usize, duration: &str, traffic: &str) -> Scenario {
         "frames.csv" => Ok("0,60\n1000,1000,2\n1500,1500\n".to_owned()),
         "many.csv" => Ok("0,1000,500\n400000,1500,500\n".to_owned()),
         "small.toml" => Ok(SMALL.to_owned()),
+        "tight.toml" => Ok(SMALL.replace("static_cells = 64", "static_cells = 4")),
         _ => Err(format!("{path} is not there")),
     };
     parse("test.toml", &text, &mut load).unwrap_or_else(|mistakes| {
@@ -100,6 +101,44 @@ fn frames_of_a_trace_wait_while_their_sender_is_paused() {
     let t = named(&outcome, "t");
     assert_eq!((t.received_frames, t.received_bytes, t.lost_frames), (1000, 1_250_000, 0));
     assert_eq!(named(&outcome, "full").lost_frames, 0);
+}
+
+/// N messages of 100 frames at once for one receiver, over 100 m of cable, with PFC: the receiver's
+/// port is never idle, so the last bit arrives after exactly the first frame's way to the switch, all
+/// frames on the receiver's link, and the way there. Where XOFF is at a single frame, each pause adds
+/// at most the time until the sender stops, and until its frames come again.
+#[test]
+fn an_incast_takes_the_time_of_its_bytes() {
+    const FRAME_NS: f64 = 1024.0 * 0.08;
+    const WAY_NS: f64 = 500.0;
+    const RESPONSE_NS: f64 = 3840.0 * 0.08;
+    for (config, senders, exact) in [
+        ("small.toml", 2, true),
+        ("small.toml", 8, true),
+        ("small.toml", 32, true),
+        ("tight.toml", 2, false),
+        ("tight.toml", 8, false),
+    ] {
+        let flow = format!(
+            "host_cable_m = 100\nconfig = \"{config}\"\n{}",
+            traffic(&format!(
+                "name = \"m\"\nfrom = \"h[2-{}]\"\nto = \"h1\"\nframe_bytes = 1000\nbytes = 100000",
+                senders + 1
+            ))
+        );
+        let outcome = run(&star(senders + 1, "2ms", &flow));
+        let took = outcome.traffic[0].completion.expect("messages").max_ns as f64;
+        let least = FRAME_NS + WAY_NS + f64::from(100 * senders as u32) * FRAME_NS + WAY_NS;
+        let episodes: u64 = outcome.hosts.iter().map(|host| host.pauses[3]).sum();
+        assert_eq!((outcome.traffic[0].lost_frames, outcome.traffic[0].completed), (0, senders as u64));
+        assert!(episodes > 0, "{config} {senders}: nobody was paused");
+        let most = if exact {
+            least
+        } else {
+            least + episodes as f64 * (2.0 * WAY_NS + RESPONSE_NS + 2.0 * FRAME_NS)
+        };
+        assert!((least.floor()..=most).contains(&took), "{config} {senders}: {took}, {least} to {most}");
+    }
 }
 
 /// Half of the messages have 1000 bytes, half 9000, at the mean rate that `load` says.
