@@ -25,11 +25,13 @@ use host::units::duration_ns;
 use serde_json::json;
 
 use crate::exit::misuse;
+use crate::import;
 use crate::new_file::write_files;
 use crate::output;
 use crate::read_file::{self, Text};
 use crate::show;
 use crate::sim::format::time;
+use crate::sim::input;
 use crate::socket::Daemon;
 use counters::Counters;
 
@@ -56,7 +58,8 @@ pub struct Arguments {
     /// each frame, with the time and the length that were recorded.
     #[arg(long, value_name = "FILE", requires = "config", conflicts_with_all = ["counters", "interval", "samples", "burst"])]
     recording: Option<PathBuf>,
-    /// The configuration that the switch had then.
+    /// The configuration that the switch had then, or a CONFIG_DB of SONiC, whose name ends with
+    /// .json.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Begin this time after the recording's beginning, as in 2.5s or 1200us.
@@ -117,7 +120,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Writes the scenario of a recording.
 fn of_recording(arguments: &Arguments, file: &Path, config_file: &Path) -> Result<()> {
     let name = config_file.display().to_string();
-    let text = whole(config_file)?;
+    let text = switch_config(config_file)?;
     let config = parse_config(&name, &text)?;
     let incident = recording::read(file, arguments.from.unwrap_or(0), arguments.to)?;
     let differences = recording::differences(&incident, &config, &name)?;
@@ -149,7 +152,7 @@ fn of_recording(arguments: &Arguments, file: &Path, config_file: &Path) -> Resul
 /// Writes the scenario of a daemon, or of counters.
 fn of_counters(arguments: &Arguments) -> Result<()> {
     let (text, counters) = match (&arguments.counters, &arguments.config) {
-        (Some(file), Some(config)) => (whole(config)?, read(file)?),
+        (Some(file), Some(config)) => (switch_config(config)?, read(file)?),
         _ => arguments.daemon.talk(async |client| of_daemon(arguments, client).await)?,
     };
     let config = parse_config("switch.toml", &text)?;
@@ -230,6 +233,17 @@ async fn of_daemon(arguments: &Arguments, client: &mut Client) -> Result<(String
         counters.push(serde_json::from_value(show::counters(&client.snapshot().await?)?)?);
     }
     Ok((configuration.text, counters))
+}
+
+/// Returns the configuration of the switch, imported if it is a CONFIG_DB of SONiC.
+fn switch_config(file: &Path) -> Result<String> {
+    let (name, text) = (file.display().to_string(), whole(file)?);
+    if !input::is_sonic(&name) {
+        return Ok(text);
+    }
+    let text = import::of_sonic(&text).map_err(|why| anyhow!("{name}: {why}"))?;
+    eprintln!("sluice: {name} is imported; `sluice import sonic` lists what is not carried over");
+    Ok(text)
 }
 
 fn whole(file: &Path) -> Result<String> {
@@ -340,6 +354,51 @@ mod tests {
         ] {
             let refused = twin(options).unwrap_err();
             assert!(refused.contains(what), "{refused}");
+        }
+    }
+
+    /// A CONFIG_DB of SONiC becomes the configuration of the twin, of counters and of a recording.
+    #[test]
+    fn the_configuration_may_be_one_of_sonic() {
+        #[derive(clap::Parser)]
+        struct CommandLine {
+            #[command(flatten)]
+            twin: Arguments,
+        }
+        let (folder, recording) = agreement::record();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let port = |name: &str| format!("\"{name}\": {{ \"speed\": \"1000\" }}");
+        let ports = ["a", "b", "c"].map(port).join(", ");
+        std::fs::write(path("config_db.json"), format!("{{ \"PORT\": {{ {ports} }} }}")).unwrap();
+        std::fs::write(path("wrong.json"), "[port.a]").unwrap();
+        let count = |n: u64| json!({"frames": n, "bytes": 1000 * n});
+        let reading = |at_ns: u64, n: u64| {
+            json!({
+                "at_ns": at_ns,
+                "ports": [json!({"name": "a", "up": true}), json!({"name": "b", "up": true})],
+                "groups": [{"port": "a", "priority": 3, "received": count(n)}],
+                "queues": [{"port": "b", "queue": 3, "transmitted": count(n), "dropped": count(0),
+                            "wred_dropped": {"green": null, "yellow": null, "red": null}}],
+            })
+        };
+        let counters = format!("{}\n{}\n", reading(0, 0), reading(5_000_000, 400));
+        std::fs::write(path("counters.json"), counters).unwrap();
+        let twin = |out: &str, options: [&str; 2], config: &str| {
+            let line =
+                ["twin", &path(out), options[0], options[1], "--config", &path(config)].map(str::to_owned);
+            let line = <CommandLine as clap::Parser>::try_parse_from(line).unwrap();
+            run(&line.twin).map_err(|error| format!("{error:#}"))
+        };
+        let recording = recording.display().to_string();
+        for (out, options) in
+            [("one", ["--recording", &recording]), ("two", ["--counters", &path("counters.json")])]
+        {
+            twin(out, options, "config_db.json").unwrap();
+            let written = std::fs::read_to_string(Path::new(&path(out)).join("switch.toml")).unwrap();
+            assert!(written.contains("speed = \"1000M\""), "{written}");
+            input::read(&Path::new(&path(out)).join("scenario.toml"), &[]).unwrap();
+            let refused = twin("three", options, "wrong.json").unwrap_err();
+            assert!(refused.contains("wrong.json: it is no JSON"), "{refused}");
         }
     }
 
