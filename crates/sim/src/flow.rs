@@ -330,9 +330,37 @@ impl Flow {
     /// Returns when the next message of a Poisson flow is ready.
     fn next_random(&mut self, now: Picos) -> Picos {
         let random = self.sender.random.fraction();
+        self.message_after(now, random)
+    }
+
+    /// Returns when the message after one at `now` is ready, for a random number from 0 to 1.
+    fn message_after(&self, now: Picos, random: f64) -> Picos {
         let Sender { message_bytes, frame_bytes, line_bytes, .. } = self.sender;
         let bytes = message_bytes + message_bytes.div_ceil(frame_bytes) * (line_bytes - frame_bytes);
         now + (-random.ln() * of_bytes(bytes, self.sender.rate_bps) as f64) as Picos
+    }
+
+    /// Returns the number of messages that the flow will have if it begins at `begin`: a Poisson
+    /// flow draws the same random numbers then. `sizes` is true if it also draws their sizes.
+    pub(crate) fn planned_messages(&self, seed: u64, begin: Picos, sizes: bool) -> usize {
+        let stop = self.sender.stop;
+        match self.sender.pattern {
+            Pattern::Incast { every_ns, .. } => stop.saturating_sub(begin).div_ceil(of_ns(every_ns)) as usize,
+            Pattern::Poisson { .. } => {
+                let mut random = random_of(seed, self.headers.flow);
+                let mut count = 0;
+                let mut at = self.message_after(begin, random.fraction());
+                while at < stop {
+                    count += 1;
+                    if sizes {
+                        random.fraction();
+                    }
+                    at = self.message_after(at, random.fraction());
+                }
+                count
+            }
+            _ => 0,
+        }
     }
 
     /// Returns when the flow can send a frame; `None` until another message is ready.

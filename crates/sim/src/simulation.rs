@@ -25,7 +25,7 @@ use crate::link::{LinkDirection, Links, Mail};
 use crate::packet::{AckContent, CARRIED_BYTES, Content, Packet, PacketHeaders, host_mac, vid_in, vid_of};
 use crate::routes::vlans::Vlans;
 use crate::routes::{Routes, base_rtt_ns};
-use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start, Traffic};
+use crate::scenario::{FaultKind, Forwarding, NodeKind, Pattern, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
@@ -126,9 +126,12 @@ impl<'s> Simulation<'s> {
         wires.int = IntLog::new(scenario, flows.iter().map(|flow| flow.traffic));
         wires.queue.schedule_global(of_ns(scenario.sample_ns), Event::Sample);
         let jobs: Vec<Option<Job>> = scenario.traffic.iter().map(Job::new).collect();
-        let step_count = |traffic: usize| jobs[traffic].as_ref().map_or(0, Job::step_count);
+        let message_count = |traffic: usize| {
+            let flows = &flows[traffic_flows[traffic].clone()];
+            message_count(scenario, traffic, flows, jobs[traffic].as_ref())
+        };
         let mut simulation = Self {
-            record: Record::new(scenario, &wires, step_count),
+            record: Record::new(scenario, &wires, message_count),
             jobs,
             negotiation: Negotiation::new(scenario, &mut wires, &parts),
             scenario,
@@ -203,13 +206,22 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// Plans the start of traffic that begins at a time, and the faults.
+    /// Plans the start of traffic that begins at a time, and the faults. Traffic that waits for
+    /// others, none of which happens to have a message, begins when these stop.
     fn plan_beginnings(&mut self) {
-        for (number, traffic) in self.scenario.traffic.iter().enumerate() {
-            if let Start::At(at_ns) = traffic.start {
-                for flow in self.traffic_flows[number].clone() {
-                    self.start_flow(flow, of_ns(at_ns));
+        let traffic = &self.scenario.traffic;
+        for (number, waiting) in traffic.iter().enumerate() {
+            let at_ns = match &waiting.start {
+                Start::At(at_ns) => *at_ns,
+                Start::After(others) if others.iter().all(|other| self.record.is_complete(*other)) => {
+                    let stop_ns = others.iter().map(|other| traffic[*other].stop_ns).max().unwrap_or(0);
+                    self.record.begun(number, of_ns(stop_ns));
+                    stop_ns
                 }
+                Start::After(_) => continue,
+            };
+            for flow in self.traffic_flows[number].clone() {
+                self.start_flow(flow, of_ns(at_ns));
             }
         }
         for (number, fault) in self.scenario.faults.iter().enumerate() {
@@ -675,6 +687,24 @@ fn make_flows(
         ranges.push(first..flows.len());
     }
     (flows, ranges)
+}
+
+/// Returns the number of messages of a traffic, if it is known from the start. Those of Poisson and
+/// incast traffic are counted only if another one waits for them.
+fn message_count(scenario: &Scenario, number: usize, flows: &[Flow], job: Option<&Job>) -> Option<usize> {
+    let traffic = &scenario.traffic[number];
+    let waits = |other: &Traffic| matches!(&other.start, Start::After(others) if others.contains(&number));
+    match (traffic.pattern, &traffic.start) {
+        (Pattern::Finite { .. }, _) => Some(flows.len()),
+        (Pattern::Collective { .. }, _) => job.map(Job::step_count),
+        (Pattern::Poisson { .. } | Pattern::Incast { .. }, Start::At(at_ns))
+            if scenario.traffic.iter().any(waits) =>
+        {
+            let sizes = traffic.sizes.is_some();
+            Some(flows.iter().map(|flow| flow.planned_messages(scenario.seed, of_ns(*at_ns), sizes)).sum())
+        }
+        _ => None,
+    }
 }
 
 /// Returns the routes at the beginning.

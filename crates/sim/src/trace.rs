@@ -16,7 +16,7 @@ use crate::flow::CompletedMessage;
 use crate::link::{LinkDirection, Links};
 use crate::packet::Packet;
 use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
-use crate::scenario::{LinkEnd, NodeKind, Pattern, Scenario, Start};
+use crate::scenario::{LinkEnd, NodeKind, Scenario, Start};
 use crate::switch_node::SimSwitch;
 use crate::time::{NEVER, NS, Picos, of_ns};
 use switch::pfc::rx::quanta_ns;
@@ -75,8 +75,8 @@ pub(crate) struct TrafficRecord {
     pub(crate) completions: Vec<Picos>,
     /// Messages that are complete.
     pub(crate) completed: usize,
-    /// Total number of messages; 0 for traffic without end.
-    finite_messages: usize,
+    /// Total number of messages; `None` if it is not known from the start.
+    finite_messages: Option<usize>,
 }
 
 impl TrafficRecord {
@@ -92,18 +92,19 @@ impl TrafficRecord {
 }
 
 impl Record {
-    /// Creates an empty record. `step_count` returns the messages of a collective, by traffic.
-    pub(crate) fn new(scenario: &Scenario, wires: &Links, step_count: impl Fn(usize) -> usize) -> Self {
+    /// Creates an empty record. `message_count` returns the number of a traffic's messages, if it is
+    /// known.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        wires: &Links,
+        message_count: impl Fn(usize) -> Option<usize>,
+    ) -> Self {
         let traffic = scenario.traffic.iter().enumerate().map(|(number, traffic)| TrafficRecord {
             begun_at: match traffic.start {
                 Start::At(at_ns) => Some(of_ns(at_ns)),
                 Start::After(_) => None,
             },
-            finite_messages: match traffic.pattern {
-                Pattern::Finite { .. } => traffic.flows.len(),
-                Pattern::Collective { .. } => step_count(number),
-                _ => 0,
-            },
+            finite_messages: message_count(number),
             ..TrafficRecord::default()
         });
         let devices = scenario.nodes.iter().filter_map(|node| match &node.kind {
@@ -156,13 +157,13 @@ impl Record {
                 self.completions.push(((now, Some(node)), span));
             }
         }
-        record.completed == record.finite_messages
+        Some(record.completed) == record.finite_messages
     }
 
     /// True if all messages of a traffic that ends have arrived.
     pub(crate) fn is_complete(&self, traffic: usize) -> bool {
         let TrafficRecord { completed, finite_messages, .. } = self.traffic[traffic];
-        finite_messages > 0 && completed == finite_messages
+        Some(completed) == finite_messages
     }
 
     /// Returns the time that all messages of a traffic together took.

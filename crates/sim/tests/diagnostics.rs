@@ -196,6 +196,17 @@ const CHANGES: &[(&str, &str)] = &[
     ("to = \"h3\"", "to = \"h3\"\nafter = \"rmda\""),
     ("to = \"h3\"", "to = \"h3\"\nafter = \"rdma\""),
     ("to = \"h3\"", "to = \"h3\"\nbytes = 1\nafter = \"rdma\""),
+    (
+        "to = \"h3\"",
+        "to = \"h3\"\nafter = \"one\"\n[[traffic]]\nname = \"one\"\nfrom = \"h1\"\nto = \"h2\"\npattern = \"incast\"\n\
+         bytes = 1\nevery = \"1ms\"",
+    ),
+    (
+        "to = \"h3\"",
+        "to = \"h3\"\nbytes = 1\n[[traffic]]\nname = \"one\"\nfrom = \"h1\"\nto = \"h2\"\npattern = \"incast\"\n\
+         bytes = 1\nevery = \"1ms\"\nafter = \"rdma\"\nstop = \"5ms\"\n[[traffic]]\nname = \"two\"\nfrom = \"h1\"\n\
+         to = \"h2\"\nafter = \"one\"",
+    ),
     ("to = \"h3\"", "to = \"h3\"\nstart = \"1ms\"\nafter = \"rdma\"\nbytes = 1"),
     (
         "to = \"h3\"",

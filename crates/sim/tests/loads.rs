@@ -195,6 +195,65 @@ fn a_barrier_waits_for_all() {
     assert_eq!(begun, Some(later));
 }
 
+/// Traffic that waits for Poisson messages, of one size or several, and for an incast, begins when
+/// the last of all these has arrived.
+#[test]
+fn a_barrier_waits_for_messages_that_stop() {
+    let incast = "name = \"one\"\nfrom = \"h[1-3]\"\nto = \"h4\"\npattern = \"incast\"\nbytes = \"100k\"\n\
+                  every = \"50us\"\nstart = \"10us\"\nstop = \"210us\"";
+    let poisson = "name = \"two\"\nfrom = \"h[1-3]\"\nto = \"h4\"\npattern = \"poisson\"\nload = 0.2\n\
+                   start = \"20us\"\nstop = \"400us\"\n";
+    let after = "name = \"after\"\nfrom = \"h4\"\nto = \"h1\"\nbytes = 1000\nafter = [\"one\", \"two\"]";
+    for size in ["bytes = 20000", "sizes = \"two.txt\""] {
+        for seed in 0..4 {
+            let all = traffic(incast) + &traffic(&format!("{poisson}{size}")) + &traffic(after);
+            let mut scenario = star(4, "2ms", &all);
+            scenario.seed = seed;
+            let outcome = run(&scenario);
+            let [one, two] = ["one", "two"].map(|name| named(&outcome, name));
+            assert_eq!((one.messages, one.completed), (3 * 4, 3 * 4), "at 10, 60, 110 and 160 us");
+            assert!(two.messages > 10 && two.messages == two.completed, "{two:?}");
+            let last = one.last_arrival_ns.max(two.last_arrival_ns);
+            let begun = outcome.flows.iter().find(|flow| flow.from == "h4").and_then(|flow| flow.begun_ns);
+            assert!(begun == last && named(&outcome, "after").completed == 1, "{begun:?}, {last:?}");
+            assert!(one.job_ns.is_some() && two.job_ns.is_some(), "{one:?} {two:?}");
+        }
+    }
+}
+
+/// The sender of Poisson messages is simulated in another part than their receiver.
+#[test]
+fn a_barrier_holds_in_parts() {
+    let poisson = "name = \"one\"\nfrom = \"h[1-2]\"\nto = \"h3\"\npattern = \"poisson\"\nrate = \"20G\"\n\
+                   sizes = \"storage\"\nstop = \"200us\"";
+    let after = "name = \"after\"\nfrom = \"h3\"\nto = \"h4\"\nbytes = 1000\nafter = \"one\"";
+    let text = format!(
+        "duration = \"1ms\"\n[network]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts_per_leaf = 2\n\
+         fabric_cable_m = 100\n{}{}",
+        traffic(poisson),
+        traffic(after)
+    );
+    let scenario = parse("test.toml", &text, &mut |path| Err(path.to_owned()));
+    let scenario = scenario.unwrap_or_else(|mistakes| panic!("{}", mistakes[0]));
+    let whole = run(&scenario);
+    assert!(whole.traffic[0].messages > 10 && whole.traffic[1].completed == 1, "{:?}", whole.traffic);
+    assert_eq!(whole.flows[2].begun_ns, whole.traffic[0].last_arrival_ns);
+    assert!(lab::run_in_parts(&scenario, 2).expect("two parts") == whole);
+}
+
+/// A Poisson flow of so low a rate that it happens to have no message: what waits for it begins when
+/// it stops.
+#[test]
+fn a_barrier_may_wait_for_nothing() {
+    let none = "name = \"none\"\nfrom = \"h1\"\nto = \"h2\"\npattern = \"poisson\"\nrate = \"1M\"\n\
+                bytes = \"100M\"\nstop = \"100us\"";
+    let after = "name = \"after\"\nfrom = \"h2\"\nto = \"h1\"\nbytes = 1000\nafter = \"none\"";
+    let outcome = run(&star(2, "1ms", &(traffic(none) + &traffic(after))));
+    assert_eq!((named(&outcome, "none").messages, named(&outcome, "none").job_ns), (0, None));
+    let begun = outcome.flows.iter().find(|flow| flow.from == "h2").and_then(|flow| flow.begun_ns);
+    assert_eq!((begun, named(&outcome, "after").completed), (Some(100_000), 1));
+}
+
 /// Returns the job completion time in µs of a collective of `ranks` at 100G with 1 MB.
 fn job_us(ranks: usize, pattern: &str) -> f64 {
     let flow =

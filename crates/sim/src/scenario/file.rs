@@ -76,7 +76,8 @@
 //! from = "h1"
 //! to = "h2"
 //! after = "file"                   # instead of start: when all of that traffic has arrived, or of
-//!                                  # several: ["file", "waves"]; it must end
+//!                                  # several: ["file", "reduce"]; it must end: a message, a
+//!                                  # collective, or "poisson" and "incast" with start and stop
 //! pattern = "poisson"
 //! rate = "1G"                      # required: the mean
 //! bytes = 64000                    # of a message; default: one frame

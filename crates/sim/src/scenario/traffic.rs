@@ -155,7 +155,7 @@ pub(super) fn read(
         }
         traffics.push(traffic);
     }
-    resolve_after(&traffics, report);
+    resolve_after(&traffics, duration_ns, report);
     nodes.reject_unused_dcqcn(
         |node| traffics.iter().any(|traffic| traffic.host_dcqcn.iter().any(|(from, _)| *from == node)),
         report,
@@ -254,9 +254,29 @@ impl TrafficTable {
         of_trace.or(self.frame_bytes.as_ref().map(|bytes| (bytes.value, &bytes.location)))
     }
 
-    /// True if all of the traffic has arrived at some time.
-    fn ends(&self) -> bool {
-        self.pattern.kind == PatternKind::Finite || self.pattern.kind.is_collective()
+    /// Checks that all of the traffic has arrived at some time, and that the number of its messages
+    /// is known from the start.
+    ///
+    /// # Errors
+    /// Why that is not so, and the remedy.
+    fn ends(&self, duration_ns: Nanos) -> Result<(), (String, &'static str)> {
+        let name = &self.name;
+        match self.pattern.kind {
+            PatternKind::Finite | PatternKind::AllReduce | PatternKind::AllToAll => Ok(()),
+            PatternKind::Poisson | PatternKind::Incast if self.stop_ns >= duration_ns => {
+                let what = format!("{name} never arrives whole: it has messages until the end");
+                Err((what, "give it a stop before the end, or write a start"))
+            }
+            PatternKind::Poisson | PatternKind::Incast if !self.after.is_empty() => {
+                let what = format!("{name} waits for traffic itself, so it may have any number of messages");
+                Err((what, "give it a start instead of after, or write a start here"))
+            }
+            PatternKind::Poisson | PatternKind::Incast => Ok(()),
+            PatternKind::Constant | PatternKind::OnOff | PatternKind::Trace => {
+                let what = format!("{name} never arrives whole");
+                Err((what, "give it the pattern \"finite\", or write a start"))
+            }
+        }
     }
 
     /// Builds the traffic.
@@ -660,7 +680,7 @@ fn read_congestion(
 
 /// Checks that the traffic which another waits for exists and is finite, and that no traffic waits
 /// for itself.
-fn resolve_after(traffics: &[TrafficTable], report: &mut Diagnostics) {
+fn resolve_after(traffics: &[TrafficTable], duration_ns: Nanos, report: &mut Diagnostics) {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
     let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
@@ -671,11 +691,10 @@ fn resolve_after(traffics: &[TrafficTable], report: &mut Diagnostics) {
         .flat_map(|(number, traffic)| traffic.after.iter().map(move |after| (number, after)))
     {
         match numbers.get(after.value.as_str()).filter(|_| !after.value.is_empty()) {
-            Some(other) if traffics[*other].ends() => next[number].push(*other),
-            Some(_) => {
-                let what = format!("{} never arrives whole", after.value);
-                report.add(&after.location, what, "give it the pattern \"finite\", or write a start");
-            }
+            Some(other) => match traffics[*other].ends(duration_ns) {
+                Ok(()) => next[number].push(*other),
+                Err((what, cure)) => report.add(&after.location, what, cure),
+            },
             None => {
                 let what = format!("there is no traffic {}", quoted(&after.value));
                 report.add(
