@@ -62,6 +62,10 @@ const WARNED: &[(&str, &str)] = &[
     ("too little headroom for all groups", "[buffer]\nheadroom_cells = 199"),
     ("the same in bytes", "[buffer]\nheadroom_bytes = 50944"),
     (
+        "too little headroom for all groups of ports that send 802.3x PAUSE",
+        "[buffer]\nheadroom_cells = 1599\n[port-defaults]\nflow_control = \"send\"\n[port-defaults.pfc]\nmode = \"off\"",
+    ),
+    (
         "too little headroom in the default pool",
         "[port-defaults.pfc.priority.3]\nheadroom_cells = 6145\n[port.a.pfc.priority.3]\nheadroom_cells = 6144",
     ),

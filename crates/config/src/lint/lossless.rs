@@ -167,22 +167,28 @@ impl Lints {
         }
     }
 
-    /// Warns if the headroom pool is too small for all groups to use their headroom at once.
+    /// Warns if the headroom pool is too small for all groups to use their headroom at once: those
+    /// of no-drop priorities, and all of a port that sends 802.3x PAUSE.
     fn headroom_pool(&mut self, buffer: &Buffer, ports: &[Port]) {
         let pool_cells = u64::from(buffer.settings.headroom_cells);
-        let groups = || ports.iter().flat_map(|port| no_drop(port).map(move |priority| (port, priority)));
+        let of_port = |port: &Port| port.settings.protected().into_iter();
+        let groups =
+            || ports.iter().flat_map(move |port| of_port(port).map(move |priority| (port, priority)));
         let cells: u64 = groups().map(|(port, p)| u64::from(port.settings.groups[p].headroom_cells)).sum();
         if cells <= pool_cells {
             return;
         }
-        // The setting to report: the pool's size, else the largest headroom, else the list without
+        // The setting to report: the pool's size, else the largest headroom, else the one without
         // which there would be none.
         let settings =
             groups().filter_map(|(port, p)| port.tables().group(p).setting(|table| &table.headroom_cells));
         let largest = settings.max_by_key(|cells| cells.value);
-        let list = groups().find_map(|(port, _)| port.tables().pfc().setting(|table| &table.no_drop));
+        let cause = groups().find_map(|(port, _)| {
+            let list = port.tables().pfc().setting(|table| &table.no_drop).map(|list| &list.location);
+            list.or(port.tables().setting(|table| &table.flow_control).map(|mode| &mode.location))
+        });
         let location = buffer.headroom_cells.as_ref().or(largest).map(|cells| &cells.location);
-        let Some(location) = location.or(list.map(|list| &list.location)) else { return };
+        let Some(location) = location.or(cause) else { return };
         let what = format!(
             "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
              all use theirs at once"

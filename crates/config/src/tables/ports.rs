@@ -7,8 +7,10 @@ use std::ops::RangeInclusive;
 
 use dcbx::settings::{Ets, PfcMode};
 use switch::buffer::cell::CellSize;
-use switch::buffer::headroom::{guest_cells, least_guest_cells};
-use switch::settings::{BufferSettings, FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
+use switch::buffer::headroom::least_guest_cells;
+use switch::settings::{
+    BufferSettings, FlowControl, GUEST_BATCH_CELLS, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES,
+};
 use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
@@ -499,7 +501,7 @@ pub(crate) fn raise_guest_headroom(ports: &mut [Port], buffer: &BufferSettings) 
         }
     }
     let evenly = u64::from(buffer.headroom_cells).saturating_sub(others) / (guests.len() as u64).max(1);
-    let cells = evenly.min(guest_cells(CellSize::new(buffer.cell_bytes)).into()) as u32;
+    let cells = evenly.min(GUEST_BATCH_CELLS.into()) as u32;
     for (number, priority) in guests {
         let headroom = &mut ports[number].settings.groups[priority].headroom_cells;
         *headroom = cells.max(*headroom);

@@ -24,7 +24,7 @@
 
 use crate::buffer::cell::CellSize;
 use crate::frame::memory::LONGEST_RECEIVED_BYTES;
-use crate::settings::{GUEST_BATCH_CELLS, GroupSettings, LEAST_GUEST_BATCH_CELLS};
+use crate::settings::{GroupSettings, LEAST_GUEST_BATCH_CELLS};
 
 /// Longest frame of any priority, in bytes.
 pub const MTU_RECEIVER_BYTES: u64 = 9216;
@@ -37,11 +37,6 @@ const SHORTEST_FRAME_BYTES: u64 = 64;
 /// link: the smallest batch that an iteration reads of one of its queues, or the longest frame.
 pub fn least_guest_cells(cell: CellSize) -> u32 {
     LEAST_GUEST_BATCH_CELLS.max(cell.of(LONGEST_RECEIVED_BYTES as u16))
-}
-
-/// Returns the headroom with which a guest's queues are read in the largest batches.
-pub fn guest_cells(cell: CellSize) -> u32 {
-    GUEST_BATCH_CELLS.max(least_guest_cells(cell))
 }
 
 /// A link whose receiving end needs headroom.
@@ -275,12 +270,11 @@ mod tests {
         );
     }
 
-    /// A batch of 64 to 256 cells, or the longest frame of 9238 bytes where cells are small.
+    /// A batch of 64 cells, or the longest frame of 9238 bytes where cells are small.
     #[test]
     fn a_guest_may_still_send_what_an_iteration_reads() {
-        for (cell_bytes, least, most) in [(16, 578, 578), (64, 145, 256), (208, 64, 256), (256, 64, 256)] {
-            let cell = CellSize::new(cell_bytes);
-            assert_eq!((least_guest_cells(cell), guest_cells(cell)), (least, most), "cells of {cell_bytes}");
+        for (cell_bytes, cells) in [(64, 145), (208, 64), (256, 64)] {
+            assert_eq!(least_guest_cells(CellSize::new(cell_bytes)), cells, "cells of {cell_bytes}");
         }
     }
 
