@@ -92,8 +92,8 @@ impl TrafficRecord {
 }
 
 impl Record {
-    /// Creates an empty record. `message_count` returns the number of a traffic's messages, if it is
-    /// known.
+    /// Creates an empty record. `message_count` returns the number of a traffic's messages, if it
+    /// is known.
     pub(crate) fn new(
         scenario: &Scenario,
         wires: &Links,

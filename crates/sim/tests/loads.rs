@@ -103,10 +103,10 @@ fn frames_of_a_trace_wait_while_their_sender_is_paused() {
     assert_eq!(named(&outcome, "full").lost_frames, 0);
 }
 
-/// N messages of 100 frames at once for one receiver, over 100 m of cable, with PFC: the receiver's
-/// port is never idle, so the last bit arrives after exactly the first frame's way to the switch, all
-/// frames on the receiver's link, and the way there. Where XOFF is at a single frame, each pause adds
-/// at most the time until the sender stops, and until its frames come again.
+/// N messages of 100 frames at once for one receiver, over 100 m of cable, with PFC. The receiver's
+/// port is never idle, so the last bit arrives after exactly the first frame's way to the switch,
+/// all frames on the receiver's link, and the way there. Where XOFF is at a single frame, each
+/// pause adds at most the time until the sender stops, and until its frames come again.
 #[test]
 fn an_incast_takes_the_time_of_its_bytes() {
     const FRAME_NS: f64 = 1024.0 * 0.08;
@@ -241,8 +241,8 @@ fn a_barrier_holds_in_parts() {
     assert!(lab::run_in_parts(&scenario, 2) == whole);
 }
 
-/// A Poisson flow of so low a rate that it happens to have no message: what waits for it begins when
-/// it stops.
+/// A Poisson flow of so low a rate that it happens to have no message: what waits for it begins
+/// when it stops.
 #[test]
 fn a_barrier_may_wait_for_nothing() {
     let none = "name = \"none\"\nfrom = \"h1\"\nto = \"h2\"\npattern = \"poisson\"\nrate = \"1M\"\n\

@@ -171,7 +171,7 @@ fn hosts_have_parameters_of_dcqcn() {
                 [[traffic]]\nname = \"b\"\nfrom = \"g1\"\nto = \"f2\"\n";
     let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\nspeed = \"25G\"\n");
     let config: String = (1..=4).map(port).collect();
-    let scenario = parse("x.toml", &text, &mut |_| Ok(config.clone())).unwrap();
+    let scenario = parse("x.toml", text, &mut |_| Ok(config.clone())).unwrap();
     let own = DcqcnSettings { gain: 0.25, ..DcqcnSettings::PAPER };
     let of_host = DcqcnSettings { additive_bps: 5e6, fast_steps: 3, ..own };
     let node = |name: &str| scenario.nodes.iter().position(|node| node.name == name).unwrap();

@@ -215,8 +215,8 @@ impl Device {
         settings
     }
 
-    /// Returns the headroom of a priority: once for all ports, or of each port if they differ. A file
-    /// without ports has that of the port with most.
+    /// Returns the headroom of a priority: once for all ports, or of each port if they differ. A
+    /// file without ports has that of the port with most.
     fn headroom(&self, priority: usize, choice: Choice) -> Vec<TableSetting> {
         let is_no_drop = |port: &&switch::PortSettings| port.pfc.no_drop & (1 << priority) != 0;
         let ports = self.ports().filter(is_no_drop);

@@ -31,8 +31,8 @@ pub(in crate::scenario) struct DcqcnTable {
 }
 
 impl DcqcnTable {
-    /// Reads `dcqcn` of a traffic: true for default parameters, or a table of some others. `None` if
-    /// it is false or not there.
+    /// Reads `dcqcn` of a traffic: true for default parameters, or a table of some others. `None`
+    /// if it is false or not there.
     pub(super) fn of_traffic(section: &mut TableReader, report: &mut Diagnostics) -> Option<Self> {
         read_rule(section, "dcqcn", EXAMPLE, Self::default(), report, Self::read)
     }

@@ -17,9 +17,9 @@ const WEB_SEARCH: &str = "0 0\n10000 15\n20000 20\n30000 30\n50000 40\n80000 53\
 const HADOOP: &str = "0 0\n100 1\n200 2\n300 5\n350 15\n400 20\n500 30\n600 40\n700 50\n1000 60\n2000 67\n\
                       7000 70\n30000 72\n50000 82\n80000 87\n120000 90\n300000 95\n1000000 97.5\n\
                       2000000 99\n10000000 100\n";
-/// Messages of a distributed storage system in production at Alibaba in 2019. Source: the
-/// distribution "AliStorage2019" of the simulator that Y. Li et al., "HPCC: High precision congestion
-/// control" (SIGCOMM 2019), published with their paper.
+/// Messages of a distributed storage system in production at Alibaba in 2019. Source: Y. Li et al.,
+/// "HPCC: High precision congestion control" (SIGCOMM 2019), the distribution "AliStorage2019" of
+/// the simulator that was published with the paper.
 const STORAGE: &str = "0 0\n4000 22.93\n8000 69.21\n16000 80.61\n32000 90.47\n64000 93.53\n\
                        128000 96.77\n256000 97.53\n2000000 100\n";
 /// Workloads by name.
