@@ -2,6 +2,7 @@
 //!
 //! A scenario consists of plain values; [`mod@file`] documents the file format.
 
+mod dcqcn;
 mod expect;
 mod faults;
 pub mod file;

@@ -335,6 +335,10 @@ mod tests {
         }
         let mut scenario = scenario("dcqcn = true\n");
         check(&scenario).unwrap();
+        let without = scenario.clone();
+        scenario.traffic[0].host_dcqcn = vec![(1, DcqcnSettings { gain: 0.5, ..DcqcnSettings::PAPER })];
+        assert!(check(&scenario).unwrap_err().to_string().starts_with("traffic x has parameters of DCQCN"));
+        let mut scenario = without;
         scenario.warmup_ns = 1;
         assert!(check(&scenario).unwrap_err().to_string().starts_with("it has a warmup; only `sluice sim`"));
     }

@@ -8,10 +8,10 @@ use config::{Config, ConfigErrors};
 use switch::Nanos;
 use switch::settings::VLANS;
 
+use super::dcqcn::DcqcnTable;
 use super::generate::Generated;
 use super::name_ranges::Names;
 use super::parse::{Load, MAX_NODES, MAX_SWITCHES, MAX_TIME_NS, text, time};
-use super::traffic::dcqcn::DcqcnTable;
 use super::types::{HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode};
 
 /// The most ports of a host.

@@ -1,6 +1,7 @@
-//! Lists of tables in the file, and required settings.
+//! Lists of tables in the file, required settings, and rules with parameters.
 
 use config::read::toml_document::{Diagnostics, TableReader};
+use toml::de::DeValue;
 
 /// Returns the value of a required setting, or reports that it is missing; `example` shows its
 /// form.
@@ -33,4 +34,27 @@ pub(super) fn entries<'d>(
         sections.truncate(most);
     }
     sections
+}
+
+/// Reads a rule that is true for its default parameters, or a table of some others, which `read`
+/// takes. `None` if it is false or not there.
+pub(super) fn read_rule<T>(
+    section: &mut TableReader,
+    name: &'static str,
+    example: &str,
+    default: T,
+    report: &mut Diagnostics,
+    read: impl FnOnce(&mut T, &mut TableReader, &mut Diagnostics),
+) -> Option<T> {
+    let location = section.location_of(name)?;
+    let item = section.item(name)?;
+    if let DeValue::Boolean(is_on) = item.value() {
+        return is_on.then_some(default);
+    }
+    let cure = format!("write true, false, or a table as in {{ {example} }}");
+    let mut table = item.section(location, &cure, report)?;
+    let mut settings = default;
+    read(&mut settings, &mut table, report);
+    table.finish(report);
+    Some(settings)
 }

@@ -6,7 +6,6 @@
 
 mod acks;
 pub(crate) mod collective;
-pub(super) mod dcqcn;
 pub(crate) mod sizes;
 pub(crate) mod trace;
 
@@ -20,13 +19,13 @@ use endpoint::dcqcn::DcqcnSettings;
 use endpoint::transport::TransportSettings;
 use switch::Nanos;
 
+use super::dcqcn::{DcqcnTable, FAST_RECOVERIES};
 use super::name_ranges::Names;
 use super::nodes::{Nodes, meant};
 use super::parse::{Load, MAX_TIME_NS, before_the_end, bytes, decimal, spell_time, text, time};
 use super::tables::{entries, required};
 use super::types::{AckSettings, Collective, Pattern, Start, Traffic};
 use acks::AckTable;
-use dcqcn::{DcqcnTable, FAST_RECOVERIES};
 use sizes::SizeTable;
 use trace::{FrameTrace, MAX_FRAMES};
 use wire::random::Random;

@@ -8,9 +8,9 @@ use endpoint::swift::SwiftSettings;
 use endpoint::timely::TimelySettings;
 use endpoint::transport::TransportSettings;
 use switch::Nanos;
-use toml::de::DeValue;
 
 use super::super::parse::{MAX_TIME_NS, bytes, decimal, spell_time, time};
+use super::super::tables::read_rule;
 
 /// The rules of congestion control, one of which a traffic may have.
 pub(super) const RULES: [&str; 5] = ["dcqcn", "dctcp", "timely", "swift", "hpcc"];
@@ -73,29 +73,6 @@ impl AckTable {
             report.add(location, what, "write that or more, or leave it out");
         }
     }
-}
-
-/// Reads a rule that is true for its default parameters, or a table of some others, which `read`
-/// takes. `None` if it is false or not there.
-pub(super) fn read_rule<T>(
-    section: &mut TableReader,
-    name: &'static str,
-    example: &str,
-    default: T,
-    report: &mut Diagnostics,
-    read: impl FnOnce(&mut T, &mut TableReader, &mut Diagnostics),
-) -> Option<T> {
-    let location = section.location_of(name)?;
-    let item = section.item(name)?;
-    if let DeValue::Boolean(is_on) = item.value() {
-        return is_on.then_some(default);
-    }
-    let cure = format!("write true, false, or a table as in {{ {example} }}");
-    let mut table = item.section(location, &cure, report)?;
-    let mut settings = default;
-    read(&mut settings, &mut table, report);
-    table.finish(report);
-    Some(settings)
 }
 
 /// Sets a value that the table has.

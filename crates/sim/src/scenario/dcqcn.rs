@@ -6,8 +6,8 @@ use config::read::toml_document::{Diagnostics, TableReader, speed};
 use endpoint::dcqcn::{DcqcnSettings, FastRecovery};
 use switch::Nanos;
 
-use super::super::parse::{MAX_TIME_NS, bytes, decimal, time};
-use super::acks::read_rule;
+use super::parse::{MAX_TIME_NS, bytes, decimal, time};
+use super::tables::read_rule;
 
 /// Values of `fast_recovery`.
 pub(super) const FAST_RECOVERIES: [(&str, FastRecovery); 2] =
@@ -17,7 +17,7 @@ const EXAMPLE: &str = "additive = \"5M\"";
 
 /// The parameters that a table has.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(in crate::scenario) struct DcqcnTable {
+pub(super) struct DcqcnTable {
     cnp_interval_ns: Option<Nanos>,
     alpha_interval_ns: Option<Nanos>,
     step_interval_ns: Option<Nanos>,
@@ -38,7 +38,7 @@ impl DcqcnTable {
     }
 
     /// Reads `dcqcn` of a host, a table. `None` if it is not there.
-    pub(in crate::scenario) fn of_host(section: &mut TableReader, report: &mut Diagnostics) -> Option<Self> {
+    pub(super) fn of_host(section: &mut TableReader, report: &mut Diagnostics) -> Option<Self> {
         let location = section.location_of("dcqcn")?;
         let cure = format!("write a table as in {{ {EXAMPLE} }}; a traffic turns DCQCN on");
         let mut table = section.item("dcqcn")?.section(location, &cure, report)?;
