@@ -214,7 +214,7 @@
 //! host_cable_m = 3          # default: 0
 //! fabric_cable_m = 30       # default: 0
 //! config = "switch.toml"    # daemon configuration of all switches, without ports; default:
-//!                           # priority 3 is no-drop
+//!                           # priority 3 is no-drop. By role: { leaf = "a.toml", spine = "b.toml" }
 //!
 //! kind = "fat-tree"         # edgeE.hN, edgeE.upN – aggA.downN, aggA.upN – coreC.pN
 //! k = 4                     # ports of each switch
@@ -231,6 +231,12 @@
 //! global_links_per_router = 2
 //! global_speed = "100G"     # between groups; default: that of the fabric
 //! global_cable_m = 100      # default: 0
+//!
+//! [switch.leaf1]            # of a generated switch: `turn` and `multipath`
+//! turn = "10us"
+//!
+//! [host."h[1-4]"]           # of a generated host: everything but `ports`
+//! no_drop = [3]
 //! ```
 //!
 //! Metrics: `lost`, `no_drop_lost` (of no-drop priorities, by any drop), `sent`, `received` and

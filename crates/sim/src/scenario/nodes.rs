@@ -1,7 +1,6 @@
 //! `[switch.NAME]` and `[host.NAME]`, and references to nodes and ports elsewhere in the file.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
 use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, did_you_mean, quoted};
 use config::{Config, ConfigErrors};
@@ -9,7 +8,7 @@ use switch::Nanos;
 use switch::settings::VLANS;
 
 use super::dcqcn::DcqcnTable;
-use super::generate::Generated;
+use super::generate::{Generated, RoleConfig};
 use super::name_ranges::Names;
 use super::parse::{Load, MAX_NODES, MAX_SWITCHES, MAX_TIME_NS, text, time};
 use super::types::{HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode};
@@ -38,7 +37,7 @@ pub(super) struct Nodes {
     /// True if a table was rejected, so that an unknown name may be valid.
     refused: bool,
     /// Tables of hosts that have parameters of DCQCN: the span of these, and the nodes.
-    dcqcn: Vec<(SettingSpan, Range<usize>, DcqcnTable)>,
+    dcqcn: Vec<(SettingSpan, Vec<usize>, DcqcnTable)>,
 }
 
 /// The table of a node, or of several nodes if it has a range.
@@ -46,6 +45,8 @@ struct NodeTable {
     name: String,
     location: SettingSpan,
     kind: TableKind,
+    /// True for a node of a generated network that has no table of its own.
+    is_generated: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -105,14 +106,16 @@ impl Devices {
     /// invalid.
     fn generated(&mut self, network: &Generated, report: &mut Diagnostics) -> Vec<Option<usize>> {
         let mut devices = Vec::new();
-        for (number, (name, added_ports)) in network.configs.iter().enumerate() {
-            let text = network.base.clone() + added_ports;
-            let (file, added_ports) = (network.file.clone(), added_ports.clone());
+        for (number, RoleConfig { name, file, base, added_ports, location }) in
+            network.configs.iter().enumerate()
+        {
+            let text = format!("{base}{added_ports}");
+            let (file, added_ports) = (file.clone(), added_ports.clone());
             let device = self.parse(name, &text).ok().map(|config| self.add(config, file, added_ports));
             let ports = device.map_or(0, |device| self.list[device].config.switch.ports.len());
             if device.is_some() && ports != network.port_count(number) {
                 let what = "this configuration has ports, and those of the network are added to it";
-                report.add(&network.config, what, "leave its ports out");
+                report.add(location, what, "leave its ports out");
             }
             devices.push(device);
         }
@@ -158,34 +161,46 @@ impl Nodes {
         if let Some(mut switches) = file.section("switch", report) {
             for (name, section) in switches.sections(report) {
                 let location = section.location.clone();
-                let Some(names) = nodes.names(name, &location, MAX_SWITCHES - nodes.switches, report) else {
+                let Some(names) = nodes.names(name, &location, MAX_SWITCHES, report) else {
                     continue;
                 };
+                let of_network: Vec<usize> = names.iter().filter_map(|name| nodes.generated(&name)).collect();
+                if of_network.len() == names.len() {
+                    nodes.refine_switches(&of_network, section, report);
+                    continue;
+                }
                 nodes.switches += names.len();
                 let kind = read_switch(section, devices, load, report);
                 nodes.add(&names, &location, kind, report);
             }
         }
+        if nodes.switches > MAX_SWITCHES {
+            let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
+            report.add(&file.location, format!("{} switches are too many", nodes.switches), cure);
+        }
         if let Some(network) = generated {
-            let host = HostNode::DEFAULT;
+            let kind = TableKind::Host(HostNode::DEFAULT);
             network.hosts().iter().for_each(|name| {
-                nodes.add_one(name.clone(), &network.location, TableKind::Host(host), report);
+                nodes.add_generated(name, &network.location, kind, report);
             });
         }
         if let Some(mut hosts) = file.section("host", report) {
             for (name, mut section) in hosts.sections(report) {
                 let location = section.location.clone();
-                let Some(names) = nodes.names(name, &location, MAX_NODES - nodes.list.len(), report) else {
+                let Some(names) = nodes.names(name, &location, MAX_NODES, report) else {
                     continue;
                 };
                 let dcqcn = section.location_of("dcqcn").zip(DcqcnTable::of_host(&mut section, report));
                 let kind = read_host(section, report);
-                let first = nodes.list.len();
-                nodes.add(&names, &location, kind, report);
+                let added = nodes.add(&names, &location, kind, report);
                 if let Some((location, parameters)) = dcqcn {
-                    nodes.dcqcn.push((location, first..nodes.list.len(), parameters));
+                    nodes.dcqcn.push((location, added, parameters));
                 }
             }
+        }
+        if nodes.list.len() > MAX_NODES {
+            let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
+            report.add(&file.location, format!("{} nodes are too many", nodes.list.len()), cure);
         }
         if !file.has("host") && !file.has("network") {
             report.add(
@@ -224,35 +239,89 @@ impl Nodes {
         let configs = devices.generated(network, report);
         for (name, config) in network.switches() {
             let kind = TableKind::Switch { device: configs[*config], turn_ns: 0, multipath: None };
-            self.add_one(name.clone(), &network.location, kind, report);
+            self.add_generated(name, &network.location, kind, report);
         }
         self.switches = network.switches().len();
     }
 
-    fn add(&mut self, names: &Names, location: &SettingSpan, kind: TableKind, report: &mut Diagnostics) {
-        for name in names.iter() {
-            if !self.add_one(name, location, kind, report) {
-                return;
-            }
+    fn add_generated(
+        &mut self,
+        name: &str,
+        location: &SettingSpan,
+        kind: TableKind,
+        report: &mut Diagnostics,
+    ) {
+        if let Some(node) = self.add_one(name.to_owned(), location, kind, report) {
+            self.list[node].is_generated = true;
         }
     }
 
-    /// Adds a node. False if there is one of this name.
+    /// Finds a node of a generated network that has no table of its own yet.
+    fn generated(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied().filter(|node| self.list[*node].is_generated)
+    }
+
+    /// Reads the table of switches of a generated network, which has their configuration.
+    fn refine_switches(&mut self, switches: &[usize], mut section: TableReader, report: &mut Diagnostics) {
+        if let Some(location) = section.location_of("config") {
+            let cure = "write it into [network], or config = { ROLE = \"…\" } there for switches of a role";
+            report.add(&location, "the network has the configuration of its switches", cure);
+            section.item("config");
+        }
+        let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
+        let own_multipath = section.choice("multipath", &MULTIPATHS, report).map(|choice| choice.value);
+        let location = section.location.clone();
+        section.finish(report);
+        for &node in switches {
+            let table = &mut self.list[node];
+            if let TableKind::Switch { turn_ns, multipath, .. } = &mut table.kind {
+                (*turn_ns, *multipath) = (turn.as_ref().map_or(0, |turn| turn.value), own_multipath);
+            }
+            (table.location, table.is_generated) = (location.clone(), false);
+        }
+    }
+
+    /// Adds the nodes of a table. Returns them.
+    fn add(
+        &mut self,
+        names: &Names,
+        location: &SettingSpan,
+        kind: TableKind,
+        report: &mut Diagnostics,
+    ) -> Vec<usize> {
+        names.iter().map_while(|name| self.add_one(name, location, kind, report)).collect()
+    }
+
+    /// Adds a node, or gives a host of a generated network its own settings. `None` if there is
+    /// another of this name.
     fn add_one(
         &mut self,
         name: String,
         location: &SettingSpan,
         kind: TableKind,
         report: &mut Diagnostics,
-    ) -> bool {
-        if let Some(first) = self.by_name.get(&name) {
-            let what = format!("{name} is in {} already", self.list[*first].location.setting);
-            report.add(location, what, "give each switch and host a name of its own");
-            return false;
+    ) -> Option<usize> {
+        let Some(first) = self.by_name.get(&name).copied() else {
+            self.by_name.insert(name.clone(), self.list.len());
+            self.list.push(NodeTable { name, location: location.clone(), kind, is_generated: false });
+            return Some(self.list.len() - 1);
+        };
+        let table = &mut self.list[first];
+        match kind {
+            TableKind::Host(host) if table.is_generated && matches!(table.kind, TableKind::Host(_)) => {
+                if host.ports > 1 {
+                    let what = format!("{name} is a host of the network, which gives it one port");
+                    report.add(location, what, "leave ports out");
+                }
+                (table.location, table.kind, table.is_generated) = (location.clone(), kind, false);
+                Some(first)
+            }
+            _ => {
+                let what = format!("{name} is in {} already", table.location.setting);
+                report.add(location, what, "give each switch and host a name of its own");
+                None
+            }
         }
-        self.by_name.insert(name.clone(), self.list.len());
-        self.list.push(NodeTable { name, location: location.clone(), kind });
-        true
     }
 
     /// The parameters of DCQCN of a host, if its table has some.
@@ -267,7 +336,7 @@ impl Nodes {
             return; // a traffic that could not be read may use them
         }
         for (location, nodes, _) in &self.dcqcn {
-            if !nodes.clone().any(&uses) {
+            if !nodes.iter().copied().any(&uses) {
                 let cure = "write dcqcn = true into a [[traffic]] from there, or leave it out";
                 report.add(location, "has no effect: no traffic with dcqcn is sent from there", cure);
             }

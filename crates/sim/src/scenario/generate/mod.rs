@@ -1,8 +1,9 @@
 //! `[network]`: a network that is generated from its kind and sizes.
 //!
 //! Rule: switches and hosts get names by their kind and number, as [`topology`] says, and come
-//! before those that the file lists. All switches have the configuration `config`, which has no
-//! ports of its own; the ports are added with the speed and the length of their cables.
+//! before those that the file lists. All switches have the configuration `config`, or those of a
+//! role have that of their role. It has no ports of its own; the ports are added with the speed and
+//! the length of their cables.
 
 mod plan;
 mod topology;
@@ -10,8 +11,9 @@ mod topology;
 use std::fmt::Write;
 
 use config::CABLE_M;
-use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, quoted, speed};
+use config::read::toml_document::{Diagnostics, Item, Setting, SettingSpan, TableReader, quoted, speed};
 use config::spell_speed;
+use toml::de::DeValue;
 
 use self::plan::{Cable, Plan, Role};
 use super::parse::{Load, MAX_NODES, MAX_SWITCHES, text};
@@ -33,14 +35,22 @@ const MAX_PORTS: usize = 64;
 pub(super) struct Generated {
     plan: Plan,
     pub(super) location: SettingSpan,
+    /// By role.
+    pub(super) configs: Vec<RoleConfig>,
+}
+
+/// The configuration of a role.
+pub(super) struct RoleConfig {
+    /// Its name in diagnostics.
+    pub(super) name: String,
     /// Path of the configuration; empty if the file has none.
     pub(super) file: String,
     /// Text of the configuration without ports.
     pub(super) base: String,
-    /// The name of the configuration of each role in diagnostics, and its tables of ports.
-    pub(super) configs: Vec<(String, String)>,
-    /// The place of `config` in the file.
-    pub(super) config: SettingSpan,
+    /// The tables of ports that are added.
+    pub(super) added_ports: String,
+    /// Where the file names it.
+    pub(super) location: SettingSpan,
 }
 
 impl Generated {
@@ -126,25 +136,48 @@ pub(super) fn read(file: &mut TableReader, load: Load, report: &mut Diagnostics)
             report.add(&location, "has no effect without kind = \"dragonfly\"", "leave it out");
         }
     }
-    const CURE: &str = "write config = \"…\", the path of a daemon's configuration without ports";
-    let path = section.item("config").and_then(|item| text(item, CURE, report));
+    let item = section.item("config");
     let kind = kind?.value;
     let sizes = check_sizes(kind, &sizes, &section, report);
     section.finish(report);
-    let base = read_base(path.as_ref(), load, report)?;
     if report.count() > mistakes {
         return None;
     }
     let plan = plan_of(kind, &sizes, &location, report)?;
-    let name = path.as_ref().map_or("[network]", |path| path.value);
-    let file = path.as_ref().map_or(String::new(), |path| path.value.to_owned());
-    let configs = plan
-        .roles
-        .iter()
-        .map(|role| (format!("{name} ({})", role.name), port_tables(role, &host, &fabric, &global)));
-    let configs = configs.collect();
-    let config = path.map_or(location.clone(), |path| path.location);
-    Some(Generated { plan, location, file, base, configs, config })
+    let paths = config_paths(item, &plan.roles, report);
+    let mut configs = Vec::new();
+    for (role, path) in plan.roles.iter().zip(paths) {
+        let base = read_base(path.as_ref(), load, report)?;
+        let (file, location) = match path {
+            Some(path) => (path.value.to_owned(), path.location),
+            None => (String::new(), location.clone()),
+        };
+        let name = format!("{} ({})", if file.is_empty() { "[network]" } else { &file }, role.name);
+        let added_ports = port_tables(role, &host, &fabric, &global);
+        configs.push(RoleConfig { name, file, base, added_ports, location });
+    }
+    (report.count() == mistakes).then_some(Generated { plan, location, configs })
+}
+
+/// Reads the paths of the configurations, by role: one for all, or a table with some of the roles.
+fn config_paths<'d>(
+    item: Option<Item<'d>>,
+    roles: &[Role],
+    report: &mut Diagnostics,
+) -> Vec<Option<Setting<&'d str>>> {
+    const CURE: &str = "write config = \"…\", the path of a daemon's configuration without ports";
+    let none = || roles.iter().map(|_| None).collect();
+    let Some(item) = item else { return none() };
+    if !matches!(item.value(), DeValue::Table(_)) {
+        let Some(path) = text(item, CURE, report) else { return none() };
+        return roles.iter().map(|_| Some(path.clone())).collect();
+    }
+    let location = item.location.clone();
+    let Some(mut table) = item.section(location, CURE, report) else { return none() };
+    let paths = roles.iter().map(|role| table.item(role.name).and_then(|item| text(item, CURE, report)));
+    let paths = paths.collect();
+    table.finish(report);
+    paths
 }
 
 /// Checks that the sizes of the kind are present, and no others. Returns them by name.
