@@ -150,7 +150,7 @@ fn table<'r>(
     table
 }
 
-/// A metric over the seeds of a combination of values.
+/// A metric of a combination of values, over its seeds.
 struct MetricEstimate<'r> {
     values: Vec<&'r str>,
     of: &'r str,
