@@ -44,6 +44,8 @@ pub(crate) enum Event {
     Negotiate(usize),
     /// A point of the series is due.
     Sample,
+    /// The measuring window begins.
+    WindowStart,
 }
 
 impl Event {
@@ -66,6 +68,7 @@ impl Event {
             Event::Negotiate(end) => (12, end),
             Event::Converge => (13, 0),
             Event::Timeout(flow) => (14, flow),
+            Event::WindowStart => (15, 0),
         };
         debug_assert!(number < 1 << NUMBER_BITS);
         (kind, number)
@@ -90,6 +93,7 @@ impl Event {
             12 => Event::Negotiate(number),
             13 => Event::Converge,
             14 => Event::Timeout(number),
+            15 => Event::WindowStart,
             _ => Event::Sample,
         }
     }

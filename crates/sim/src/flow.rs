@@ -11,6 +11,7 @@
 //! [`acked`] limits it. The receiver of go-back-N then discards frames out of order.
 
 pub(crate) mod acked;
+mod retransmissions;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use endpoint::retransmission::Retransmission;
 use wire::random::Random;
 
 use self::acked::AckedSender;
+use self::retransmissions::Retransmissions;
 use crate::packet::{AckContent, Packet, PacketHeaders};
 use crate::scenario::{FrameTrace, Pattern, SizeTable, TraceRun, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
@@ -106,6 +108,8 @@ pub(crate) struct Sender {
     trace: Option<TraceReader>,
     /// `None` if frames are not acknowledged.
     pub(crate) acked: Option<Box<AckedSender>>,
+    /// Retransmissions by message.
+    pub(crate) retransmissions: Retransmissions,
 }
 
 /// The next frame of a trace.
@@ -160,6 +164,8 @@ pub(crate) struct Receiver {
     measured_from: Picos,
     /// Bytes on the wire that arrived in the window.
     pub(crate) measured_bytes: u64,
+    /// Bytes of the frames received, without FCS and repetitions.
+    pub(crate) bytes: u64,
     pub(crate) last_arrival: Option<Picos>,
 }
 
@@ -175,9 +181,9 @@ pub(crate) struct Message {
     received_frames: u64,
 }
 
-/// A message that arrived completely.
+/// A message as its receiver reports it: one that arrived completely, or has not at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CompletedMessage {
+pub(crate) struct ReportedMessage {
     pub(crate) number: u64,
     pub(crate) bytes: u64,
     /// When it was ready to be sent.
@@ -190,7 +196,7 @@ pub(crate) struct ReceiveOutcome {
     /// True if a CNP is to be sent.
     pub(crate) sends_cnp: bool,
     /// The message that the frame completed.
-    pub(crate) completed: Option<CompletedMessage>,
+    pub(crate) completed: Option<ReportedMessage>,
     /// False if the frame counts for nothing: it was discarded, or had arrived before.
     pub(crate) counts: bool,
     /// The acknowledgment that is to be sent.
@@ -252,6 +258,7 @@ impl Flow {
                 reaction,
                 trace: traffic.trace.clone().map(|trace| TraceReader { trace, run: 0, taken: 0 }),
                 acked: traffic.acks.as_ref().map(|acks| Box::new(AckedSender::new(acks, path))),
+                retransmissions: Retransmissions::default(),
             },
             receiver: Receiver {
                 cnp_interval: dcqcn.map_or(0, |settings| of_ns(settings.cnp_interval_ns)),
@@ -319,6 +326,9 @@ impl Flow {
         sender.left_frames += frames;
         sender.to_send.push_back((end, last_len));
         sender.end = end;
+        if let Some(acked) = &sender.acked {
+            sender.retransmissions.expect(end, acked.window.first());
+        }
         Message { begin, end, bytes, begun_at: now, received_frames: 0 }
     }
 
@@ -395,6 +405,7 @@ impl Flow {
         if let Some((number, len)) = acked.and_then(|acked| acked.window.send_lost(instant(now))) {
             self.set_packet(number, len);
             self.space(len, now);
+            self.sender.retransmissions.add(number);
             return (number, false);
         }
         let number = self.sender.sent_frames;
@@ -601,6 +612,13 @@ impl Receiver {
         true
     }
 
+    /// The messages that are expected and not complete.
+    pub(crate) fn open_messages(&self) -> impl Iterator<Item = ReportedMessage> + '_ {
+        let open = self.messages.iter().zip(self.first_message..);
+        open.filter(|(message, _)| message.received_frames < message.end - message.begin)
+            .map(|(&Message { bytes, begun_at, .. }, number)| ReportedMessage { number, bytes, begun_at })
+    }
+
     /// True if frame `number` has not arrived.
     pub(crate) fn is_missing(&self, number: u64) -> bool {
         let range = self.missing.range(..=number).next_back();
@@ -609,7 +627,7 @@ impl Receiver {
 
     /// Accounts for frame `number`, a new one. Returns its message if that is complete now.
     #[inline]
-    fn complete(&mut self, number: u64) -> Option<CompletedMessage> {
+    fn complete(&mut self, number: u64) -> Option<ReportedMessage> {
         let front = self.messages.front().filter(|front| number >= front.begin)?;
         let index = if number < front.end {
             0
@@ -622,7 +640,7 @@ impl Receiver {
             return None;
         }
         let &mut Message { bytes, begun_at, .. } = message;
-        let completed = CompletedMessage { number: self.first_message + index as u64, bytes, begun_at };
+        let completed = ReportedMessage { number: self.first_message + index as u64, bytes, begun_at };
         let is_complete = |message: &Message| message.received_frames == message.end - message.begin;
         // A message that lacks a lost frame stays, but not for long. Those that nothing has arrived
         // of, or of a later one, are not lost: they wait at the sender.

@@ -19,7 +19,9 @@ pub struct Results {
     pub seed: u64,
     /// Virtual time that has passed.
     pub duration_ns: Nanos,
-    /// Throughput, fairness and messages are measured from this time on.
+    /// Throughput, fairness, messages, latency, queue lengths, link utilization, and the number and
+    /// time of XOFF episodes and pauses are measured from this time on. Expectations of these
+    /// numbers, and all counts of frames, are of the whole run.
     pub warmup_ns: Nanos,
     /// Frames that arrived at a switch, PFC included: a measure of the work done.
     pub frame_hops: u64,
@@ -191,9 +193,11 @@ pub struct FlowOutcome {
     pub cnps: u64,
     /// Frames that were sent again, beyond `sent_frames`.
     pub retransmitted_frames: u64,
+    /// Bytes of the received frames, without FCS and repetitions.
+    pub received_bytes: u64,
     /// Received bit/s on the wire while the flow was on, after the warm-up.
     pub throughput_bps: f64,
-    /// When the flow began.
+    /// When the flow began; `None` if it has sent nothing.
     pub begun_ns: Option<Nanos>,
     /// When its last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
@@ -202,6 +206,9 @@ pub struct FlowOutcome {
     /// Completion time of such a message that is alone in the network, in which switches take no
     /// time. `None` without messages, or if the routes lead nowhere.
     pub ideal_ns: Option<f64>,
+    /// Mean over its messages in [`Series::completions`] of the completion time as a multiple of
+    /// the ideal one.
+    pub slowdown: Option<f64>,
 }
 
 /// Completion times of messages, from when a message is ready to be sent to the arrival of its last
@@ -309,9 +316,9 @@ pub struct HostOutcome {
     pub received_frames: u64,
     /// Flooded frames received for other hosts.
     pub foreign_frames: u64,
-    /// Number of pauses by the peer, by priority.
+    /// Number of pauses by the peer that began after the warm-up, by priority.
     pub pauses: [u64; 8],
-    /// Paused time, by priority.
+    /// Paused time after the warm-up, by priority.
     pub paused_ns: [Nanos; 8],
 }
 
@@ -339,7 +346,8 @@ pub struct LinkOutcome {
     pub name: String,
     /// Frames lost because the link was cut.
     pub cut_frames: u64,
-    /// Percentage of the time that each direction was busy: from the first end, from the second.
+    /// Percentage of the time after the warm-up that each direction was busy: from the first end,
+    /// from the second.
     pub busy_percent: [f64; 2],
 }
 
@@ -373,8 +381,33 @@ pub struct Series {
     pub pauses: Vec<PauseSpan>,
     /// Number of pauses by priority. Only the first million or so are in `pauses`.
     pub pause_count: [u64; PRIORITIES],
-    /// Messages that arrived completely, in the order of their arrival.
+    /// Messages that began after the warm-up and arrived completely, in the order of their arrival:
+    /// the first million or so.
     pub completions: Vec<MessageSpan>,
+    /// Messages that began after the warm-up and had not arrived completely at the end, by flow.
+    pub unfinished: Vec<MessageSpan>,
+    /// Egress queues and lossy groups that held cells, if they were recorded.
+    pub occupancy: Vec<OccupancySeries>,
+}
+
+/// What the cells of a series are charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OccupancyOf {
+    /// The priority group of a priority that may drop.
+    Group(u8),
+    /// An egress queue.
+    Queue(u8),
+}
+
+/// Cells of a port over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OccupancySeries {
+    /// The port: `leaf1.p3`.
+    pub port: String,
+    /// The group or queue.
+    pub of: OccupancyOf,
+    /// Most cells in each step.
+    pub peak_cells: Vec<u32>,
 }
 
 /// A priority group over time.
@@ -424,9 +457,23 @@ pub struct MessageSpan {
     pub bytes: u64,
     /// When the message was ready to be sent.
     pub from_ns: Nanos,
-    /// When its last byte arrived.
+    /// When its last byte arrived; the end of the run if it has not.
     pub to_ns: Nanos,
     /// Its completion time if it were alone in the network, in which switches take no time; 0 if
     /// the routes lead nowhere.
     pub ideal_ns: f64,
+    /// Times that its frames were sent again.
+    pub retransmitted_frames: u64,
+}
+
+impl MessageSpan {
+    /// The completion time.
+    pub fn took_ns(&self) -> Nanos {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+
+    /// The completion time as a multiple of the ideal one.
+    pub fn slowdown(&self) -> Option<f64> {
+        (self.ideal_ns > 0.0).then(|| self.took_ns() as f64 / self.ideal_ns)
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) use self::negotiation::LldpEnd;
 use self::negotiation::Negotiation;
 use self::part_of::PartOf;
 use crate::event_queue::{Event, MOST_NODES};
-use crate::flow::{CompletedMessage, Flow, Message};
+use crate::flow::{Flow, Message, ReportedMessage};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links, Mail};
 use crate::packet::{AckContent, CARRIED_BYTES, Content, Packet, PacketHeaders, host_mac, vid_in, vid_of};
@@ -29,6 +29,7 @@ use crate::scenario::{FaultKind, Forwarding, NodeKind, Pattern, Route, Scenario,
 use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
+use crate::trace::baseline::Baseline;
 use crate::trace::int_log::IntLog;
 use crate::trace::latency::{FlowEnds, LatencyLog};
 
@@ -84,6 +85,8 @@ pub struct Simulation<'s> {
     pub(crate) events: u64,
     /// Of these, the events of the whole network.
     pub(crate) global_events: u64,
+    /// Counts before the measuring window.
+    pub(crate) baseline: Baseline,
     /// Which nodes are simulated here.
     pub(crate) parts: PartOf,
 }
@@ -145,6 +148,7 @@ impl<'s> Simulation<'s> {
             vlans,
             events: 0,
             global_events: 0,
+            baseline: Baseline::default(),
             parts,
         };
         simulation.set_routes();
@@ -206,9 +210,13 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// Plans the start of traffic that begins at a time, and the faults. Traffic that waits for
-    /// others, none of which happens to have a message, begins when these stop.
+    /// Plans the start of traffic that begins at a time, of the measuring window, and the faults.
+    /// Traffic that waits for others, none of which happens to have a message, begins when these
+    /// stop.
     fn plan_beginnings(&mut self) {
+        if self.scenario.warmup_ns > 0 {
+            self.links.queue.schedule_global(of_ns(self.scenario.warmup_ns), Event::WindowStart);
+        }
         let traffic = &self.scenario.traffic;
         for (number, waiting) in traffic.iter().enumerate() {
             let at_ns = match &waiting.start {
@@ -233,6 +241,12 @@ impl<'s> Simulation<'s> {
     pub fn capture(&mut self, link: usize) {
         self.links.directions[2 * link].is_captured = true;
         self.links.directions[2 * link + 1].is_captured = true;
+    }
+
+    /// Keeps series of egress queues, and of priority groups that may drop, too: of all that ever
+    /// hold cells. To be called before the run.
+    pub fn record_occupancy(&mut self) {
+        self.record.occupancy = Some(Box::default());
     }
 
     /// Virtual time in nanoseconds.
@@ -287,7 +301,9 @@ impl<'s> Simulation<'s> {
             }
             Event::FlowStart(flow) => self.begin(flow),
             Event::Message(flow) => self.add_message(flow),
-            Event::Fault(_) | Event::Converge | Event::Sample => self.apply_global(event),
+            Event::Fault(_) | Event::Converge | Event::Sample | Event::WindowStart => {
+                self.apply_global(event);
+            }
             Event::Timeout(flow) => self.expire(flow),
             Event::Negotiate(end) => self.negotiate(end),
         }
@@ -298,6 +314,10 @@ impl<'s> Simulation<'s> {
         match event {
             Event::Fault(fault) => self.apply_fault(fault),
             Event::Converge => self.set_routes(),
+            Event::WindowStart => {
+                let owns = |node| self.parts.owns(node);
+                self.baseline = Baseline::take(&self.links, &mut self.devices, &self.hosts, owns);
+            }
             _ => self.sample(),
         }
     }
@@ -372,6 +392,7 @@ impl<'s> Simulation<'s> {
                 if let Some(log) = &mut self.links.latency {
                     log.arrived(number, frame, now);
                 }
+                self.flows[number].receiver.bytes += u64::from(len);
                 self.record.arrived(traffic, len, line_bytes, now);
                 if let Some(message) = seen.completed {
                     self.completed(traffic, number, message);
@@ -405,7 +426,7 @@ impl<'s> Simulation<'s> {
 
     /// Handles a message that has arrived completely: steps of a collective may need it, or other
     /// traffic.
-    fn completed(&mut self, traffic: usize, flow: usize, message: CompletedMessage) {
+    fn completed(&mut self, traffic: usize, flow: usize, message: ReportedMessage) {
         let now = self.links.now;
         let node = self.flows[flow].headers.to;
         let is_last = self.record.completed((traffic, flow, node), message, now);

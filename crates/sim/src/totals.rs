@@ -17,10 +17,12 @@ use switch::monitor::counters::PortSnapshot;
 
 use crate::expect;
 use crate::flow::Flow;
+use crate::link::LinkDirection;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
     Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HopOutcome, HostOutcome, LatencyOutcome, LinkOutcome,
-    PortOutcome, PriorityOutcome, QueueLengthOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
+    MessageSpan, PortOutcome, PriorityOutcome, QueueLengthOutcome, QueueOutcome, Results, SwitchOutcome,
+    TrafficOutcome,
 };
 use crate::routes::Routes;
 use crate::routes::ideal_path::IdealPath;
@@ -48,8 +50,9 @@ fn outcome(simulation: &mut Simulation) -> Results {
     let imbalances = imbalances(simulation, &snapshots, (&in_network, astray));
     let scenario = simulation.scenario;
     let routes = routes_of(scenario);
+    simulation.record.series.unfinished = unfinished(simulation);
+    set_message_totals(simulation, &routes);
     let flows = flow_outcomes(simulation, &routes, &in_network);
-    set_ideal_times(simulation, &routes);
     let mut outcome = Results {
         title: scenario.title.clone(),
         seed: scenario.seed,
@@ -71,7 +74,12 @@ fn outcome(simulation: &mut Simulation) -> Results {
         flows,
         series: std::mem::take(&mut simulation.record.series),
     };
+    // Expectations and balances are of the whole run.
     outcome.expectations = expect::evaluate(scenario, &outcome);
+    if !simulation.baseline.is_empty() {
+        simulation.baseline.subtract_from(&mut snapshots);
+        outcome.switches = switches(simulation, &snapshots);
+    }
     outcome
 }
 
@@ -183,7 +191,14 @@ fn fairness(shares: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
 
 fn flow_outcomes(simulation: &Simulation, routes: &Routes, in_network: &[u64]) -> Vec<FlowOutcome> {
     let scenario = simulation.scenario;
-    let flow_outcome = |(flow, &in_network): (&Flow, &u64)| {
+    let mut slowdowns = vec![(0.0, 0.0); simulation.flows.len()];
+    for message in &simulation.record.series.completions {
+        let (sum, count) = &mut slowdowns[message.flow];
+        if let Some(slowdown) = message.slowdown() {
+            (*sum, *count) = (*sum + slowdown, *count + 1.0);
+        }
+    }
+    let flow_outcome = |((flow, &in_network), (sum, count)): ((&Flow, &u64), (f64, f64))| {
         let Flow { sender, receiver, headers, .. } = flow;
         let traffic = &scenario.traffic[flow.traffic];
         let received_frames = receiver.received_frames - receiver.repeated_frames;
@@ -203,22 +218,46 @@ fn flow_outcomes(simulation: &Simulation, routes: &Routes, in_network: &[u64]) -
             marked_frames: receiver.marked_frames,
             cnps: flow.cnps(),
             retransmitted_frames: flow.retransmitted_frames(),
+            received_bytes: receiver.bytes,
             throughput_bps: if active == 0 { 0.0 } else { bits * 1e12 / active as f64 },
-            begun_ns: sender.begun_at.map(|at| at / NS),
+            begun_ns: sender.begun_at.filter(|_| sender.sent_frames > 0).map(|at| at / NS),
             last_arrival_ns: receiver.last_arrival.map(|at| at / NS),
             message_bytes: sender.message_bytes,
             ideal_ns: IdealPath::new(scenario, routes, flow)
                 .and_then(|path| path.time_ns(sender.message_bytes)),
+            slowdown: (count > 0.0).then(|| sum / count),
         }
     };
-    simulation.flows.iter().zip(in_network).map(flow_outcome).collect()
+    simulation.flows.iter().zip(in_network).zip(slowdowns).map(flow_outcome).collect()
 }
 
-/// Sets the ideal times of the messages that arrived.
-fn set_ideal_times(simulation: &mut Simulation, routes: &Routes) {
+/// Returns the messages of the measuring window that have not arrived completely.
+fn unfinished(simulation: &Simulation) -> Vec<MessageSpan> {
+    let measured_from = of_ns(simulation.scenario.warmup_ns);
+    let mut all = Vec::new();
+    for (number, flow) in simulation.flows.iter().enumerate() {
+        let open = flow.receiver.open_messages().filter(|message| message.begun_at >= measured_from);
+        all.extend(open.map(|message| MessageSpan {
+            traffic: flow.traffic,
+            flow: number,
+            number: message.number,
+            bytes: message.bytes,
+            from_ns: message.begun_at / NS,
+            to_ns: simulation.links.now / NS,
+            ideal_ns: 0.0,
+            retransmitted_frames: 0,
+        }));
+    }
+    all
+}
+
+/// Sets the ideal times of the messages, and their retransmissions.
+fn set_message_totals(simulation: &mut Simulation, routes: &Routes) {
     let mut paths: HashMap<usize, Option<IdealPath>> = HashMap::new();
-    for message in &mut simulation.record.series.completions {
+    let series = &mut simulation.record.series;
+    for message in series.completions.iter_mut().chain(&mut series.unfinished) {
         let flow = &simulation.flows[message.flow];
+        message.retransmitted_frames = flow.sender.retransmissions.of(message.number);
         let path =
             paths.entry(message.flow).or_insert_with(|| IdealPath::new(simulation.scenario, routes, flow));
         message.ideal_ns = path.as_ref().and_then(|path| path.time_ns(message.bytes)).unwrap_or(0.0);
@@ -267,10 +306,12 @@ fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcom
 fn port_outcome(counts: &PortSnapshot, peer: String) -> PortOutcome {
     let groups = counts.groups.iter().enumerate().filter(|(_, group)| group.received.frames > 0);
     let queues = counts.queues.iter().enumerate();
-    let queues = queues
-        .filter(|(_, queue)| queue.level.peak_cells > 0 || queue.dropped.frames > 0 || queue.pauses > 0);
+    let queues = queues.filter(|(_, queue)| {
+        queue.level.peak_cells > 0 || queue.dropped.frames > 0 || queue.paused_ns > 0 || queue.pauses > 0
+    });
     let priorities = counts.priorities.iter().enumerate();
-    let priorities = priorities.filter(|(_, priority)| priority.pauses > 0 || priority.watched);
+    let priorities =
+        priorities.filter(|(_, priority)| priority.pauses > 0 || priority.paused_ns > 0 || priority.watched);
     PortOutcome {
         peer,
         priorities: priorities
@@ -286,8 +327,8 @@ fn port_outcome(counts: &PortSnapshot, peer: String) -> PortOutcome {
 fn hosts(simulation: &Simulation) -> Vec<HostOutcome> {
     let scenario = simulation.scenario;
     let now = instant(simulation.links.now);
-    let hosts = simulation.hosts.iter().map(|host| {
-        let (pauses, paused_ns) = host.pause_history(now);
+    let hosts = simulation.hosts.iter().enumerate().map(|(number, host)| {
+        let (pauses, paused_ns) = simulation.baseline.pauses_since(number, host.pause_history(now));
         HostOutcome {
             name: scenario.nodes[host.node].name.clone(),
             peer: peer(scenario, LinkEnd { node: host.node, port: 0 }).unwrap_or_default(),
@@ -319,11 +360,17 @@ fn negotiations(simulation: &Simulation) -> Vec<DcbxOutcome> {
 
 fn links(simulation: &Simulation) -> Vec<LinkOutcome> {
     let now = simulation.links.now.max(1);
+    let baseline = &simulation.baseline;
+    let from = if baseline.is_empty() { 0 } else { of_ns(simulation.scenario.warmup_ns) };
+    let busy = |line: &LinkDirection| {
+        let before = baseline.busy.get(line.number).copied().unwrap_or(0);
+        (line.busy_until(now) - before) as f64 * 100.0 / (now - from).max(1) as f64
+    };
     let both = simulation.links.directions.chunks_exact(2);
     let links = simulation.scenario.links.iter().zip(both).map(|(link, lines)| LinkOutcome {
         name: link.name.clone(),
         cut_frames: lines.iter().map(|line| line.counts.cut).sum(),
-        busy_percent: [0, 1].map(|end| lines[end].busy_until(now) as f64 * 100.0 / now as f64),
+        busy_percent: [0, 1].map(|end| busy(&lines[end])),
     });
     links.collect()
 }

@@ -1,8 +1,10 @@
 //! Records of a run: arrivals, completions, pauses, and a point of each series at regular
 //! intervals.
 
+pub(crate) mod baseline;
 pub(crate) mod int_log;
 pub(crate) mod latency;
+pub(crate) mod occupancy;
 pub(crate) mod queue_lengths;
 
 use std::collections::HashMap;
@@ -12,7 +14,8 @@ use switch::settings::{GroupSettings, POOLS, PRIORITIES};
 use switch::{Instant, PortSettings, Switch};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
-use crate::flow::CompletedMessage;
+use self::occupancy::OccupancyLog;
+use crate::flow::ReportedMessage;
 use crate::link::{LinkDirection, Links};
 use crate::packet::Packet;
 use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
@@ -42,6 +45,8 @@ pub(crate) struct Record {
     measured_from: Picos,
     /// Indices in `groups` by device, port and priority.
     group_series: HashMap<(usize, usize, usize), usize>,
+    /// Series of queues and lossy groups, if they are kept.
+    pub(crate) occupancy: Option<Box<OccupancyLog>>,
     devices: Vec<KnownDevice>,
 }
 
@@ -124,6 +129,7 @@ impl Record {
             completions: Vec::new(),
             measured_from: of_ns(scenario.warmup_ns),
             group_series: HashMap::new(),
+            occupancy: None,
             devices: devices.collect(),
         }
     }
@@ -143,7 +149,7 @@ impl Record {
     pub(crate) fn completed(
         &mut self,
         (traffic, flow, node): (usize, usize, usize),
-        CompletedMessage { number, bytes, begun_at }: CompletedMessage,
+        ReportedMessage { number, bytes, begun_at }: ReportedMessage,
         now: Picos,
     ) -> bool {
         let record = &mut self.traffic[traffic];
@@ -152,8 +158,18 @@ impl Record {
             record.completions.push(now - begun_at);
             if self.completions.len() < MAX_SPANS {
                 let (from_ns, to_ns) = (begun_at / NS, now / NS);
-                let ideal_ns = 0.0; // known at the end
-                let span = MessageSpan { traffic, flow, number, bytes, from_ns, to_ns, ideal_ns };
+                // The others are known at the end.
+                let (ideal_ns, retransmitted_frames) = (0.0, 0);
+                let span = MessageSpan {
+                    traffic,
+                    flow,
+                    number,
+                    bytes,
+                    from_ns,
+                    to_ns,
+                    ideal_ns,
+                    retransmitted_frames,
+                };
                 self.completions.push(((now, Some(node)), span));
             }
         }
@@ -185,7 +201,12 @@ impl Record {
             bytes.push(std::mem::take(&mut traffic.fresh_line_bytes));
         }
         for device in devices {
-            self.sample_groups(&mut device.switch, device.number, Instant(now / NS));
+            let now = Instant(now / NS);
+            self.sample_groups(&mut device.switch, device.number, now);
+            if let Some(log) = &mut self.occupancy {
+                let no_drop = self.devices[device.number].ports.iter().map(|port| port.pfc.no_drop);
+                log.sample(&mut device.switch, (device.number, no_drop), self.points.len() - 1, now);
+            }
         }
         // Each group got a point just now, so every series has the same number of points.
         let points = self.points.len();
@@ -243,6 +264,13 @@ impl Record {
         self.series.at_ns = self.points.iter().map(|at| at / NS).collect();
         self.series.groups = values(&mut self.groups);
         self.series.completions = values(&mut self.completions);
+        if let Some(log) = self.occupancy.take() {
+            let known = &self.devices;
+            let name = |device: usize, port: usize| {
+                format!("{}.{}", known[device].name, known[device].ports[port].name)
+            };
+            self.series.occupancy = log.finish(name);
+        }
     }
 
     /// Adds the record of another part of the network. `is_theirs` returns whether a link direction
@@ -256,6 +284,9 @@ impl Record {
         }
         self.groups.append(&mut other.groups);
         self.groups.sort_by_key(|(key, _)| *key);
+        if let (Some(own), Some(theirs)) = (&mut self.occupancy, &mut other.occupancy) {
+            own.absorb(theirs);
+        }
         merge(&mut self.completions, &mut other.completions);
         merge(&mut self.pauses.spans, &mut other.pauses.spans);
         for (count, more) in self.pauses.pauses.iter_mut().zip(other.pauses.pauses) {

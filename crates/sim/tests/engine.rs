@@ -8,10 +8,12 @@ use endpoint::dctcp::DctcpSettings;
 use endpoint::hpcc::HpccSettings;
 use endpoint::swift::SwiftSettings;
 use endpoint::timely::TimelySettings;
-use lab::{GBPS, MS, US, cable, constant, host, one_frame, run, run_in_parts, scenario, switch};
+use lab::{
+    GBPS, MS, US, cable, constant, host, one_frame, run, run_in_parts, run_partition, scenario, switch,
+};
 use proptest::prelude::*;
 use sim::parts::Partition;
-use sim::results::TrafficOutcome;
+use sim::results::{OccupancyOf, OccupancySeries, TrafficOutcome};
 use sim::scenario::{
     AckSettings, Expectation, Fault, FaultKind, Forwarding, Link, LinkEnd, Metric, NodeKind, Pattern,
     Retransmission, Route, Scenario, Scope, Start, Traffic, TransportSettings, parse,
@@ -477,6 +479,127 @@ fn results_are_measured_after_the_warm_up() {
     assert_eq!(late.flows.iter().map(|flow| flow.received_frames).sum::<u64>(), {
         late.traffic.iter().map(|traffic| traffic.received_frames).sum::<u64>()
     });
+}
+
+/// The sender is idle until 60 µs, and then sends 800 ns every 1.6 µs: 25 frames, which are half of
+/// 40 µs. Host 2 pauses its port from 20 µs to 120 µs, as of when its PFC frames take effect.
+#[test]
+fn utilization_and_pauses_are_those_of_the_window() {
+    let sends = Traffic { rate_bps: 5 * GBPS, start: Start::At(60 * US), ..constant("t", 1, 2, 3, 1000) };
+    let mut scenario = star(2, vec![sends], 100 * US);
+    let storm = FaultKind::Storm { host: 2, priorities: 1 << 3, duration_ns: 70 * US };
+    scenario.faults.push(Fault { at_ns: 20 * US, kind: storm });
+    let pauses = |outcome: &Results| {
+        let port = &outcome.switches[0].ports[1];
+        let priority = &port.priorities[0];
+        let of_queue = port.queues.iter().find(|queue| queue.queue == 3).expect("it held frames");
+        assert_eq!(of_queue.counts.paused_ns, priority.counts.paused_ns);
+        (priority.counts.pauses, priority.counts.paused_ns)
+    };
+    let all = run(&scenario);
+    assert_eq!((all.links[0].busy_percent[0], pauses(&all)), (20.0, (1, 70 * US)));
+    scenario.warmup_ns = 50 * US;
+    let late = run(&scenario);
+    let honored = |at: u64| at + 48 + 500 + 3072;
+    assert_eq!(late.links[0].busy_percent[0], 40.0);
+    assert_eq!(pauses(&late), (0, honored(90 * US) - 50 * US), "it began before");
+    assert_eq!(late.traffic[0].sent_frames, all.traffic[0].sent_frames, "frames count from the start");
+    // The window may begin within a frame: 400 ns of one, and 800 ns of each of 24.
+    scenario.warmup_ns = 60 * US + 400;
+    let percent = run(&scenario).links[0].busy_percent[0];
+    assert!((percent - 19.6 / 39.6 * 100.0).abs() < 1e-9, "{percent}");
+}
+
+/// What is counted in the window, and before it, is what is counted in all.
+#[test]
+fn time_in_xoff_is_that_of_the_window() {
+    let incast = [2, 3].map(|from| constant("t", from, 1, 3, 1000));
+    let mut scenario = star(3, incast.to_vec(), 2 * MS);
+    let counts = |outcome: &Results| {
+        let ports = &outcome.switches[0].ports;
+        let groups: Vec<_> = ports
+            .iter()
+            .flat_map(|port| &port.groups)
+            .map(|group| [group.counts.xoff_episodes, group.counts.xoff_ns])
+            .collect();
+        let hosts = outcome.hosts.iter().map(|host| [host.pauses[3], host.paused_ns[3]]);
+        groups.into_iter().chain(hosts).collect::<Vec<_>>()
+    };
+    let whole = run(&scenario);
+    let warmup_ns = 700 * US + 1;
+    let before = run(&Scenario { duration_ns: warmup_ns, ..scenario.clone() });
+    scenario.warmup_ns = warmup_ns;
+    let metric = Metric::XoffEpisodes;
+    let expected = Expectation { line: 1, scope: Scope::All, metric, at_least: None, at_most: Some(1e9) };
+    scenario.expectations = vec![expected];
+    let window = run(&scenario);
+    let sum: Vec<_> =
+        counts(&before).iter().zip(counts(&window)).map(|([a, b], [c, d])| [a + c, b + d]).collect();
+    assert_eq!(sum, counts(&whole));
+    assert!(counts(&before).iter().chain(&counts(&window)).filter(|[count, _]| *count > 10).count() == 8);
+    let episodes: u64 =
+        whole.switches[0].ports[1..].iter().map(|port| port.groups[0].counts.xoff_episodes).sum();
+    assert_eq!(window.expectations[0].measured, episodes as f64, "expectations are of the whole run");
+}
+
+/// Lossy traffic, recorded as cells of its group at ingress and of its queue at egress, in the
+/// whole network and in parts of it.
+#[test]
+fn queues_and_lossy_groups_have_series() {
+    let mut scenario = leaf_spine(POISSON);
+    scenario.sample_ns = 10 * US;
+    let mut simulation = Simulation::new(&scenario);
+    simulation.record_occupancy();
+    simulation.run_until(scenario.duration_ns, &mut |_| {});
+    let whole = simulation.finish();
+    let series = &whole.series;
+    assert_eq!(series.at_ns.len(), 50);
+    assert!(series.occupancy.iter().all(|of| of.peak_cells.len() == 50));
+    let (groups, queues): (Vec<_>, Vec<_>) =
+        series.occupancy.iter().partition(|of| matches!(of.of, OccupancyOf::Group(_)));
+    assert_eq!((groups.len(), queues.len()), (28, 28), "each of 28 ports");
+    let peak = |of: &OccupancySeries| of.peak_cells.iter().copied().max().unwrap_or(0);
+    let port = &whole.switches[0].ports[0];
+    let queue =
+        queues.iter().find(|of| of.port == format!("{}.{}", whole.switches[0].name, port.counts.name));
+    assert_eq!(queue.map(|of| peak(of)), Some(port.queues[0].counts.level.peak_cells));
+    assert!(run(&scenario).series.occupancy.is_empty(), "on request only");
+    for most in [2, 4] {
+        let mut partition = Partition::new(&scenario, most).unwrap_or_else(|why| panic!("{why}"));
+        partition.record_occupancy();
+        assert!(run_partition(&partition) == whole, "{most} parts");
+    }
+}
+
+/// A flow whose messages come at random times may have none: then it has not begun.
+#[test]
+fn flows_have_bytes_and_slowdowns() {
+    let message = |name: &str, from: usize, bytes: u64, at_us: u64| Traffic {
+        pattern: Pattern::Finite { bytes },
+        start: Start::At(at_us * US),
+        ..constant(name, from, 1, 0, 1000)
+    };
+    let rare = Traffic {
+        pattern: Pattern::Poisson { bytes: 1_000_000_000 },
+        rate_bps: GBPS,
+        ..constant("rare", 4, 1, 0, 1000)
+    };
+    let traffic = vec![message("a", 2, 10_000, 0), message("b", 3, 20_000, 0), rare];
+    let outcome = run(&star(4, traffic, 20 * US));
+    let [a, b, rare] = &outcome.flows[..] else { panic!("three flows") };
+    assert_eq!((a.begun_ns, rare.begun_ns, rare.sent_frames), (Some(0), None, 0));
+    // Ten frames of each share the port, frame by frame: the last of the first message leaves
+    // as the 19th or 20th.
+    assert_eq!(a.received_bytes, 10_000);
+    let ideal_ns = 11.0 * 800.0 + 2.0 * 500.0;
+    assert_eq!(a.ideal_ns, Some(ideal_ns));
+    let slowdown = a.slowdown.expect("its message arrived");
+    let frames = (slowdown * ideal_ns - 1000.0) / 800.0;
+    assert!(frames == 20.0 || frames == 21.0, "{frames}");
+    // The other message has 20 frames, and 22 arrive in 20 µs.
+    assert_eq!((b.slowdown, b.received_bytes), (None, 22_000 - 10_000));
+    let [open] = &outcome.series.unfinished[..] else { panic!("{:?}", outcome.series.unfinished) };
+    assert_eq!((open.flow, open.number, open.bytes, open.from_ns, open.to_ns), (1, 0, 20_000, 0, 20 * US));
 }
 
 #[test]

@@ -67,6 +67,8 @@ fn a_frame_cut_by_a_fault_is_retransmitted_once() {
     assert_eq!(repeated(&go_back_n), (2, undisturbed));
     assert_eq!(go_back_n.hosts[1].received_frames, 101, "one is discarded");
     assert_eq!(go_back_n.flows[0].retransmitted_frames, 2);
+    let of_message = [selective, go_back_n].map(|outcome| outcome.series.completions[0].retransmitted_frames);
+    assert_eq!(of_message, [1, 2]);
 }
 
 /// Nothing follows the last frame: the timer tells, which began when it was sent, since all before

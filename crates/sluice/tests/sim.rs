@@ -323,7 +323,7 @@ fn latencies_links_and_groups_are_tables() {
 fn tables_are_parquet_by_the_names_of_their_files() {
     let folder = folder();
     let path = folder.path();
-    let tables = ["flows", "messages", "latency", "links", "groups", "queues"];
+    let tables = ["flows", "messages", "latency", "links", "groups", "queues", "series"];
     for extension in ["csv", "parquet"] {
         let options = tables.iter().flat_map(|name| [format!("--{name}"), format!("{name}.{extension}")]);
         let options: Vec<String> = options.collect();
@@ -381,21 +381,23 @@ fn threads_change_no_byte_of_the_results() {
         let captures = ["h1=h1.pcapng".to_owned(), format!("{cable}=cable.pcapng")];
         let run = |threads: &str| {
             let tables = ["--messages", "messages.csv", "--groups", "groups.csv", "--plots", "plots"];
-            let latency = ["--latency", "latency.csv", "--set", "latency=true"];
+            let latency = ["--latency", "latency.csv", "--set", "latency=true", "--series", "series.parquet"];
             let pcap = ["--pcap", &captures[0], "--pcap", &captures[1]];
             let options = [&["--json", "--threads", threads][..], &tables, &latency, &pcap, &[scenario]];
             let options = options.concat();
             let (code, out, error) = sim(folder.path(), &options);
             assert_eq!(code, 0, "{error}");
             let tables = ["messages.csv", "groups.csv", "latency.csv", "plots/throughput.svg"];
-            let files = [&tables[..], &["h1.pcapng", "cable.pcapng"]].concat();
+            let files = [&tables[..], &["h1.pcapng", "cable.pcapng", "series.parquet"]].concat();
             let read = |file: &&str| fs::read(folder.path().join(file)).unwrap();
             (out, files.iter().map(read).collect::<Vec<_>>())
         };
         let one = run("1");
         assert!(one.1[0].len() > 1000, "{scenario} has messages");
+        let series = parquet_lines(&folder.path().join("series.parquet"));
+        assert!(series.iter().any(|row| row.contains(",queue_cells,s")), "{scenario} has queues");
         assert!(one.1[2].iter().filter(|&&byte| byte == b'\n').count() > 2, "{scenario} has latencies");
-        assert!(one.1[4..].iter().all(|capture| capture.len() > 10_000), "{scenario} has frames");
+        assert!(one.1[4..6].iter().all(|capture| capture.len() > 10_000), "{scenario} has frames");
         for threads in ["2", "4"] {
             assert!(run(threads) == one, "{scenario} on {threads} threads");
         }

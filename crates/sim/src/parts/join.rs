@@ -22,9 +22,13 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
         debug_assert!(part.parts.owns(node));
         match *index {
             NodeIndex::Switch(device) => {
-                std::mem::swap(&mut whole.devices[device], &mut part.devices[device])
+                std::mem::swap(&mut whole.devices[device], &mut part.devices[device]);
+                whole.baseline.take_switch(&mut part.baseline, device);
             }
-            NodeIndex::Host(host) => std::mem::swap(&mut whole.hosts[host], &mut part.hosts[host]),
+            NodeIndex::Host(host) => {
+                std::mem::swap(&mut whole.hosts[host], &mut part.hosts[host]);
+                whole.baseline.take_host(&mut part.baseline, host);
+            }
         }
     }
     for line in 0..whole.links.directions.len() {
@@ -33,6 +37,7 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
         whole.links.directions[line].counts.cut += part.links.directions[line].counts.cut;
         if is_theirs(from.node) {
             whole.links.take_sender(line, &part.links);
+            whole.baseline.take_direction(&mut part.baseline, line);
         }
         if is_theirs(to.node) {
             whole.links.take_receiver(line, &mut part.links);

@@ -38,6 +38,8 @@ pub struct Partition<'s> {
     /// When something changes several parts at once, in order.
     stops: Vec<Picos>,
     end: Picos,
+    /// True if series of queues and lossy groups are kept.
+    records_occupancy: bool,
 }
 
 /// A part of a running network.
@@ -56,7 +58,7 @@ impl<'s> Partition<'s> {
         let between = links.directions.iter().filter(|line| part_of[line.from.node] != part_of[line.to.node]);
         let lookahead = between.map(|line| line.flight_time(shortest)).min().unwrap_or(Picos::MAX / 2);
         let end = of_ns(scenario.duration_ns);
-        Self { scenario, part_of, count, lookahead, stops: stops(scenario), end }
+        Self { scenario, part_of, count, lookahead, stops: stops(scenario), end, records_occupancy: false }
     }
 
     /// The number of parts.
@@ -64,10 +66,19 @@ impl<'s> Partition<'s> {
         self.count
     }
 
+    /// Keeps series as of [`Simulation::record_occupancy`] in all parts.
+    pub fn record_occupancy(&mut self) {
+        self.records_occupancy = true;
+    }
+
     /// Creates a part at time 0. They are numbered from 0.
     pub fn part(&self, number: usize) -> Part<'s> {
         let parts = PartOf { part_of: self.part_of.clone(), own: number, count: self.count };
-        Part(Simulation::part(self.scenario, parts))
+        let mut part = Simulation::part(self.scenario, parts);
+        if self.records_occupancy {
+            part.record_occupancy();
+        }
+        Part(part)
     }
 
     /// Returns the end, which is not part of it, of the window that begins with the earliest event

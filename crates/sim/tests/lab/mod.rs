@@ -100,7 +100,11 @@ pub fn run(scenario: &Scenario) -> Results {
 
 /// Runs the whole scenario in at most `most` parts, one after the other in each window.
 pub fn run_in_parts(scenario: &Scenario, most: usize) -> Results {
-    let partition = Partition::new(scenario, most);
+    run_partition(&Partition::new(scenario, most))
+}
+
+/// Runs all parts, one after the other in each window.
+pub fn run_partition(partition: &Partition) -> Results {
     let mut parts: Vec<_> = (0..partition.count()).map(|number| partition.part(number)).collect();
     let (mut earliest, mut mail) = (0, Mail::default());
     while let Some(end) = partition.window(earliest) {

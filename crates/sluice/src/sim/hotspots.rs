@@ -36,7 +36,11 @@ struct Hotspot<'o> {
 impl<'o> Hotspot<'o> {
     fn new(switch: &SwitchOutcome, port: &'o PortOutcome) -> Option<Self> {
         let headroom = port.groups.iter().max_by_key(|group| group.counts.headroom.peak_cells);
-        let paused = port.queues.iter().map(|queue| &queue.counts).filter(|queue| queue.pauses > 0);
+        let paused = port
+            .queues
+            .iter()
+            .map(|queue| &queue.counts)
+            .filter(|queue| queue.pauses > 0 || queue.paused_ns > 0);
         let paused = paused.max_by_key(|queue| queue.paused_ns);
         let hit = Self {
             name: format!("{}.{}", switch.name, port.counts.name),

@@ -14,6 +14,7 @@ pub mod run;
 #[cfg(test)]
 #[path = "../../tests/fixtures/sim.rs"]
 pub mod sample;
+mod series_table;
 mod summary;
 mod tables;
 mod threads;
@@ -30,7 +31,7 @@ use sim::scenario::TIMES;
 use crate::output;
 use input::RunError;
 use overrides::Override;
-use run::CompletedRun;
+use run::{CompletedRun, RunOptions};
 
 /// Exit code if an expectation does not hold, or something does not add up.
 const EXIT_MISSED: u8 = 1;
@@ -80,6 +81,10 @@ pub struct Arguments {
     /// `queue_lengths = true`.
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
+    /// Write the series over time as a table: cells of priority groups and queues, thresholds,
+    /// throughput, pauses.
+    #[arg(long, value_name = "FILE")]
+    series: Option<PathBuf>,
     /// Begin random numbers elsewhere than the scenario says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
     seed: Option<u64>,
@@ -125,12 +130,21 @@ bit's arrival, in nanoseconds from 1970 on.
 
 Tables are Apache Parquet if FILE ends in .parquet, with a null where CSV has an empty cell, and
 CSV otherwise. --flows has a row for each flow: what it sent, what arrived, marks, throughput.
---messages has a row for each message that began after the warm-up and arrived: start, end,
-completion time, the ideal one (alone in the network, in which switches take no time), and the
-slowdown, the ratio of both. --latency has the latency of each traffic, where hop is empty, and
-its time in each switch, where hop is the port by which it leaves; --links the utilization from
-each end; --groups the groups of the switches with their time in XOFF (xoff_ns); --queues for how
-long (ns) each queue had at least least_cells, and less than the next row's.
+--messages has a row for each message that began after the warm-up: start, end, completion time,
+the ideal one (alone in the network, in which switches take no time), and the slowdown, the ratio
+of both; of one that had not arrived at the end, end, completion time and slowdown are empty. A
+flow's slowdown is the mean of its messages. --latency has the latency of each traffic, where hop
+is empty, and its time in each switch, where hop is the port by which it leaves; --links the
+utilization from each end; --groups the groups of the switches with their time in XOFF (xoff_ns);
+--queues for how long (ns) each queue had at least least_cells, and less than the next row's.
+--series has a row for each `sample` of each kind: of no-drop priority groups shared_cells and
+headroom_cells (the most since the row before), xoff_cells and xon_cells (thresholds in shared
+cells); of other groups group_cells and of queues queue_cells (the most), if there were any; of
+traffic throughput_bps; and a row for each pause, from time_ns on for pause_ns.
+
+With `warmup`, throughput, fairness, messages, latency, queue lengths, busy_percent, and number and
+time of XOFF episodes and pauses count from its end on. Counts of frames, drops and peaks, --series
+and expectations of pauses and XOFF episodes are of the whole run.
 
 JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
@@ -210,8 +224,8 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
             arguments.file.display()
         )));
     }
-    let Arguments { flows, messages, latency, links, groups, queues, .. } = arguments;
-    [flows, messages, latency, links, groups, queues]
+    let Arguments { flows, messages, latency, links, groups, queues, series, .. } = arguments;
+    [flows, messages, latency, links, groups, queues, series]
         .into_iter()
         .flatten()
         .try_for_each(|file| tables::create(file))?;
@@ -229,6 +243,13 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         let missing = tables::write_messages(&outcome, file)?;
         if missing > 0 {
             eprintln!("sluice: {} lacks the last {missing} messages: it holds a million", file.display());
+        }
+        files.push(file.clone());
+    }
+    if let Some(file) = &arguments.series {
+        let missing = series_table::write(&outcome, file)?;
+        if missing > 0 {
+            eprintln!("sluice: {} lacks the last {missing} pauses: it holds a million", file.display());
         }
         files.push(file.clone());
     }
@@ -264,11 +285,12 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
 
 /// Runs a scenario on one core or several.
 fn run_on_cores(scenario: &sim::Scenario, arguments: &Arguments) -> Result<CompletedRun> {
-    let Arguments { pcap, quiet, threads, .. } = arguments;
+    let Arguments { pcap, quiet, threads, series, .. } = arguments;
+    let options = RunOptions { pcap, quiet: *quiet, occupancy: series.is_some() };
     if *threads == 1 {
-        return run::run(scenario, pcap, *quiet);
+        return run::run(scenario, options);
     }
-    run::run_in_parts(scenario, usize::from(*threads), pcap, *quiet)
+    run::run_in_parts(scenario, usize::from(*threads), options)
 }
 
 #[cfg(test)]

@@ -29,15 +29,29 @@ pub struct CompletedRun {
     pub captures: Vec<PathBuf>,
 }
 
+/// What a run shows and keeps beside its results.
+#[derive(Clone, Copy, Default)]
+pub struct RunOptions<'o> {
+    /// Links that are captured, each identified by one of its ends, with the files.
+    pub pcap: &'o [(String, PathBuf)],
+    /// Show no progress.
+    pub quiet: bool,
+    /// Keep series of queues and lossy groups, too.
+    pub occupancy: bool,
+}
+
 /// Runs a scenario and captures links that are identified by one of their ends.
 ///
 /// # Errors
 /// There is no such link, a capture cannot be written, or switches hold more than fits the memory.
-pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<CompletedRun> {
-    let mut captures = Captures::new(scenario, pcap)?;
+pub fn run(scenario: &Scenario, options: RunOptions) -> Result<CompletedRun> {
+    let mut captures = Captures::new(scenario, options.pcap)?;
     let mut simulation = Simulation::new(scenario);
+    if options.occupancy {
+        simulation.record_occupancy();
+    }
     captures.open.iter().for_each(|open| simulation.capture(open.link));
-    let mut progress = Progress::new(scenario.duration_ns, quiet);
+    let mut progress = Progress::new(scenario.duration_ns, options.quiet);
     let step_ns = scenario.duration_ns.div_ceil(STEPS).max(1);
     while simulation.now_ns() < scenario.duration_ns {
         let until_ns = (simulation.now_ns() + step_ns).min(scenario.duration_ns);
@@ -60,19 +74,17 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
 ///
 /// # Errors
 /// As [`run`] has them.
-pub fn run_in_parts(
-    scenario: &Scenario,
-    threads: usize,
-    pcap: &[(String, PathBuf)],
-    quiet: bool,
-) -> Result<CompletedRun> {
-    let partition = Partition::new(scenario, threads);
+pub fn run_in_parts(scenario: &Scenario, threads: usize, options: RunOptions) -> Result<CompletedRun> {
+    let mut partition = Partition::new(scenario, threads);
     if partition.count() == 1 {
-        return run(scenario, pcap, quiet);
+        return run(scenario, options);
     }
-    let mut captures = Captures::new(scenario, pcap)?;
+    if options.occupancy {
+        partition.record_occupancy();
+    }
+    let mut captures = Captures::new(scenario, options.pcap)?;
     let links: Vec<usize> = captures.open.iter().map(|open| open.link).collect();
-    let mut progress = Progress::new(scenario.duration_ns, quiet);
+    let mut progress = Progress::new(scenario.duration_ns, options.quiet);
     let observer = threads::Observer {
         report: &mut |now_ns, frame_hops| progress.at(now_ns, frame_hops),
         tap: &mut |frame| {
@@ -205,6 +217,10 @@ lost = 0
         sim::scenario::parse("test.toml", SCENARIO, &mut |_| Ok(format!("{PFC}{SWITCH}"))).unwrap()
     }
 
+    fn quiet(pcap: &[(String, PathBuf)]) -> RunOptions<'_> {
+        RunOptions { pcap, quiet: true, ..RunOptions::default() }
+    }
+
     #[test]
     fn a_link_is_known_by_both_its_ends() {
         let scenario = scenario();
@@ -224,7 +240,7 @@ lost = 0
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("h2.pcapng");
         let CompletedRun { outcome, captures, .. } =
-            run(&scenario(), &[("h2".to_owned(), file.clone())], true).unwrap();
+            run(&scenario(), quiet(&[("h2".to_owned(), file.clone())])).unwrap();
         assert_eq!(captures, [file.as_path()]);
         assert!(outcome.holds(), "{:?} {:?}", outcome.expectations, outcome.imbalances);
 
@@ -253,9 +269,9 @@ lost = 0
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("a.pcapng"), folder.path().join("none/b.pcapng"));
         let twice = [("h1".to_owned(), file.clone()), ("h2".to_owned(), file)];
-        let refused = run(&scenario(), &twice, true).err().unwrap().to_string();
+        let refused = run(&scenario(), quiet(&twice)).err().unwrap().to_string();
         assert!(refused.ends_with("is to hold two links: give each a file of its own"), "{refused}");
-        let refused = run(&scenario(), &[("h1".to_owned(), other.clone())], true).err().unwrap();
+        let refused = run(&scenario(), quiet(&[("h1".to_owned(), other.clone())])).err().unwrap();
         assert!(
             format!("{refused:#}").starts_with(&format!("cannot create {}: ", other.display())),
             "{refused:#}"

@@ -25,10 +25,11 @@ pub fn write_flows(outcome: &Results, file: &Path) -> Result<()> {
     flows(outcome, &outcome.flows.iter().enumerate().collect::<Vec<_>>()).write(file)
 }
 
-/// Writes the messages that began after the warm-up and arrived, in the order of their arrival.
-/// Returns how many are missing, as only the first million or so are kept.
+/// Writes the messages that began after the warm-up: those that arrived, in the order of their
+/// arrival, and those that did not. Returns how many are missing, as only the first million or so
+/// are kept of those that arrived.
 pub fn write_messages(outcome: &Results, file: &Path) -> Result<u64> {
-    messages(outcome).write(file)?;
+    messages(outcome, &message_rows(outcome)).write(file)?;
     let measured = outcome.traffic.iter().filter_map(|traffic| traffic.completion);
     let all: u64 = measured.map(|completion| completion.messages).sum();
     Ok(all - outcome.series.completions.len() as u64)
@@ -139,30 +140,48 @@ fn flows<'r>(outcome: &'r Results, rows: &'r [NumberedFlow<'r>]) -> DataTable<'r
         .integers("begun_ns", |(_, flow)| flow.begun_ns)
         .integers("last_arrival_ns", |(_, flow)| flow.last_arrival_ns)
         .integers("message_bytes", |(_, flow)| flow.message_bytes)
-        .floats("ideal_ns", 1, |(_, flow)| flow.ideal_ns);
-    // Only if frames of any traffic are acknowledged.
-    if outcome.traffic.iter().any(|traffic| traffic.retransmitted_frames.is_some()) {
+        .floats("ideal_ns", 1, |(_, flow)| flow.ideal_ns)
+        .floats("slowdown", 4, |(_, flow)| flow.slowdown)
+        .integers("received_bytes", |(_, flow)| flow.received_bytes);
+    if is_acked(outcome) {
         table.integers("retransmitted_frames", |(_, flow)| flow.retransmitted_frames)
     } else {
         table
     }
 }
 
-fn messages(outcome: &Results) -> DataTable<'_, MessageSpan> {
-    let ideal_ns = |message: &MessageSpan| Some(message.ideal_ns).filter(|ns| *ns > 0.0);
-    let took_ns = |message: &MessageSpan| message.to_ns.saturating_sub(message.from_ns);
-    DataTable::new(&outcome.series.completions)
-        .text("traffic", |message| &*outcome.traffic[message.traffic].name)
-        .integers("flow", |message| message.flow as u64)
-        .integers("message", |message| message.number)
-        .text("from", |message| &*outcome.flows[message.flow].from)
-        .text("to", |message| &*outcome.flows[message.flow].to)
-        .integers("bytes", |message| message.bytes)
-        .integers("start_ns", |message| message.from_ns)
-        .integers("end_ns", |message| message.to_ns)
-        .integers("completion_ns", took_ns)
-        .floats("ideal_ns", 1, ideal_ns)
-        .floats("slowdown", 4, move |message| ideal_ns(message).map(|ns| took_ns(message) as f64 / ns))
+/// A message, and true if it arrived completely.
+type MessageRow<'r> = (&'r MessageSpan, bool);
+
+fn message_rows(outcome: &Results) -> Vec<MessageRow<'_>> {
+    let completed = outcome.series.completions.iter().map(|message| (message, true));
+    completed.chain(outcome.series.unfinished.iter().map(|message| (message, false))).collect()
+}
+
+fn messages<'r>(outcome: &'r Results, rows: &'r [MessageRow<'r>]) -> DataTable<'r, MessageRow<'r>> {
+    let table = DataTable::new(rows)
+        .text("traffic", |(message, _)| &*outcome.traffic[message.traffic].name)
+        .integers("flow", |(message, _)| message.flow as u64)
+        .integers("message", |(message, _)| message.number)
+        .text("from", |(message, _)| &*outcome.flows[message.flow].from)
+        .text("to", |(message, _)| &*outcome.flows[message.flow].to)
+        .integers("bytes", |(message, _)| message.bytes)
+        .integers("start_ns", |(message, _)| message.from_ns)
+        .integers("end_ns", |(message, is_complete)| is_complete.then_some(message.to_ns))
+        .integers("completion_ns", |(message, is_complete)| is_complete.then(|| message.took_ns()))
+        .floats("ideal_ns", 1, |(message, _)| Some(message.ideal_ns).filter(|ns| *ns > 0.0))
+        .floats("slowdown", 4, |(message, is_complete)| message.slowdown().filter(|_| *is_complete));
+    if is_acked(outcome) {
+        table.integers("retransmitted_frames", |(message, _)| message.retransmitted_frames)
+    } else {
+        table
+    }
+}
+
+/// True if frames of any traffic are acknowledged: then flows and messages have a column of
+/// retransmissions.
+fn is_acked(outcome: &Results) -> bool {
+    outcome.traffic.iter().any(|traffic| traffic.retransmitted_frames.is_some())
 }
 
 #[cfg(test)]
@@ -203,11 +222,19 @@ rate = \"5G\"
 ";
 
     fn outcome() -> Results {
+        run(SCENARIO)
+    }
+
+    fn run(scenario: &str) -> Results {
         let scenario: Scenario =
-            sim::scenario::parse("test.toml", SCENARIO, &mut |_| Ok(SWITCH.to_owned())).unwrap();
+            sim::scenario::parse("test.toml", scenario, &mut |_| Ok(SWITCH.to_owned())).unwrap();
         let mut simulation = Simulation::new(&scenario);
         simulation.run_until(scenario.duration_ns, &mut |_| {});
         simulation.finish()
+    }
+
+    fn messages_csv(outcome: &Results) -> String {
+        messages(outcome, &message_rows(outcome)).csv()
     }
 
     fn flows_csv(outcome: &Results) -> String {
@@ -217,7 +244,7 @@ rate = \"5G\"
     /// 1250 bytes take 1 µs at 10 Gbit/s, 10 m take 50 ns: three frames over two links 4.1 µs.
     #[test]
     fn a_message_that_is_alone_takes_the_ideal_time() {
-        insta::assert_snapshot!(messages(&outcome()).csv());
+        insta::assert_snapshot!(messages_csv(&outcome()));
     }
 
     #[test]
@@ -231,14 +258,21 @@ rate = \"5G\"
 
     /// A traffic whose frames are acknowledged adds a column.
     #[test]
-    fn flows_have_their_retransmissions() {
+    fn flows_and_messages_have_their_retransmissions() {
         let scenario = format!("{SCENARIO}retransmission = \"selective\"\n");
-        let scenario = sim::scenario::parse("test.toml", &scenario, &mut |_| Ok(SWITCH.to_owned())).unwrap();
-        let mut simulation = Simulation::new(&scenario);
-        simulation.run_until(scenario.duration_ns, &mut |_| {});
-        let table = flows_csv(&simulation.finish());
-        assert!(table.lines().next().unwrap().ends_with(",ideal_ns,retransmitted_frames"), "{table}");
-        assert!(table.lines().skip(1).all(|line| line.split(',').count() == 17), "{table}");
+        let outcome = run(&scenario);
+        for (table, columns) in [(flows_csv(&outcome), 19), (messages_csv(&outcome), 12)] {
+            assert!(table.lines().next().unwrap().ends_with(",retransmitted_frames"), "{table}");
+            assert!(table.lines().skip(1).all(|line| line.split(',').count() == columns), "{table}");
+        }
+    }
+
+    /// The first message arrives after 4.1 µs, the second not within 5 µs.
+    #[test]
+    fn an_unfinished_message_has_no_end() {
+        let table = messages_csv(&run(&SCENARIO.replace("100us", "5us")));
+        assert_eq!(table.lines().last(), Some("two,1,0,h3,h2,3678,4100,,,4100.0,"), "{table}");
+        assert_eq!(table.lines().count(), 3);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::metrics;
 use super::points::{self, PointFile, SweepPlan};
 use crate::sim::input::RunError;
-use crate::sim::run;
+use crate::sim::run::{self, RunOptions};
 
 /// Runs the points without a file, of one part or of all, `jobs` at a time.
 ///
@@ -59,7 +59,7 @@ pub fn run_missing(
 
 fn run_point(plan: &SweepPlan, folder: &Path, point: usize) -> Result<(), RunError> {
     let scenario = plan.scenario(point)?;
-    let done = run::run(&scenario, &[], true)?;
+    let done = run::run(&scenario, RunOptions { quiet: true, ..RunOptions::default() })?;
     let file = PointFile { point, holds: done.outcome.holds(), rows: metrics::rows(&done.outcome) };
     Ok(points::write_point(folder, &file)?)
 }
