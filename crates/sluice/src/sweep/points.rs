@@ -14,7 +14,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use sim::Scenario;
 
-use super::metrics::Row;
+use super::metrics::{NETWORK, Row, TRAFFIC};
 use crate::sim::input::{self, RunError};
 use crate::sim::overrides::Override;
 
@@ -112,7 +112,8 @@ impl SweepPlan {
                 file.display()
             )));
         }
-        let hash = add_to_hash(0xcbf2_9ce4_8422_2325, &scenario);
+        let metrics = TRAFFIC.iter().chain(&NETWORK).copied().collect::<String>();
+        let hash = add_to_hash(add_text(0xcbf2_9ce4_8422_2325, &metrics), &scenario);
         let description = Description {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fingerprint: String::new(),
@@ -204,7 +205,10 @@ pub fn folder_of(file: &Path, out: Option<&Path>) -> PathBuf {
 fn add_to_hash(hash: u64, scenario: &Scenario) -> u64 {
     let mut scenario = scenario.clone();
     scenario.warnings = config::ConfigErrors::default(); // they have paths
-    let text = format!("{scenario:?}");
+    add_text(hash, &format!("{scenario:?}"))
+}
+
+fn add_text(hash: u64, text: &str) -> u64 {
     text.bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -236,7 +240,15 @@ pub fn read_point(folder: &Path, point: usize) -> Result<Option<PointFile>> {
     }
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let read = serde_json::from_str(&text);
-    read.map(Some).with_context(|| format!("{} is no point of a sweep: remove it", file.display()))
+    let point: PointFile =
+        read.with_context(|| format!("{} is no point of a sweep: remove it", file.display()))?;
+    if !point.rows.iter().all(Row::is_whole) {
+        return Err(anyhow!(
+            "{} has the metrics of another version of sluice: run the sweep again, into another folder with --out",
+            file.display()
+        ));
+    }
+    Ok(Some(point))
 }
 
 /// Writes a file so that it is there as a whole, or not at all.
