@@ -135,6 +135,9 @@ fn a_sweep_of_200_points_goes_on_after_a_kill_and_runs_in_parts() {
     let (code, out, _) = sweep(path, &["collect", "parts"]);
     assert_eq!(code, 1);
     assert!(out.contains("133 of 200 points\n") && out.contains("missing: 1, 4, 7, "), "{out}");
+    let rerun =
+        "of parts 1. To run these again:\n    sbatch --array=1 parts/sweep.sbatch\n    kubectl replace";
+    assert!(out.contains(rerun) && out.contains("\n    sh parts/run-part.sh 1\n"), "{out}");
     assert!(part("1").wait().unwrap().success());
     let (code, out, _) = sweep(path, &["collect", "parts", "--json"]);
     assert_eq!(code, 0, "{out}");
@@ -233,11 +236,14 @@ fn a_manifest_and_a_job_array_are_written() {
     let out = folder.path().join("scenario.sweep");
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
     let job: serde_yaml_ng::Value = serde_yaml_ng::from_str(&read("job.yaml")).unwrap();
+    assert_eq!(job["metadata"]["name"].as_str(), Some("sluice-scenario"));
     assert_eq!((job["apiVersion"].as_str(), job["kind"].as_str()), (Some("batch/v1"), Some("Job")));
     let spec = &job["spec"];
     assert_eq!(spec["completionMode"].as_str(), Some("Indexed"));
     assert_eq!((spec["completions"].as_u64(), spec["parallelism"].as_u64()), (Some(16), Some(16)));
     let container = &spec["template"]["spec"]["containers"][0];
+    let memory = &container["resources"]["requests"]["memory"];
+    assert_eq!((container["image"].as_str(), memory.as_str()), (Some("sluice"), Some("2048Mi")));
     let command: Vec<&str> =
         container["command"].as_sequence().unwrap().iter().filter_map(|word| word.as_str()).collect();
     assert_eq!(command[..2], ["/bin/sh", "-c"]);
@@ -253,6 +259,38 @@ fn a_manifest_and_a_job_array_are_written() {
     let job: serde_yaml_ng::Value = serde_yaml_ng::from_str(&read("job.yaml")).unwrap();
     assert_eq!(job["spec"]["parallelism"].as_u64(), Some(64), "no more at the same time");
     assert!(script.contains("--set 'duration=1ms' --part \"$1/16\" --jobs 2"), "{script}");
+}
+
+/// Strings are quoted in YAML, and limits are those of both engines.
+#[test]
+fn a_plan_has_the_limits_of_its_parts() {
+    let folder = folder(SCENARIO);
+    let limits = ["--memory-mib", "3000", "--minutes", "90"];
+    let image = ["--image", "registry:5000/sluice:1 # x", "--claim", "yes"];
+    let arguments = [&["plan", "scenario.toml", "--parts", "4"][..], &limits, &image].concat();
+    let planned = sweep(folder.path(), &arguments);
+    assert_eq!((planned.0, planned.2.as_str()), (0, ""), "{planned:?}");
+    let read = |name: &str| fs::read_to_string(folder.path().join("scenario.sweep").join(name)).unwrap();
+    let array = read("sweep.sbatch");
+    assert!(array.contains("#SBATCH --job-name=sluice-scenario\n"), "{array}");
+    assert!(array.contains("#SBATCH --mem=3000M\n#SBATCH --time=90\n"), "{array}");
+    let job: serde_yaml_ng::Value = serde_yaml_ng::from_str(&read("job.yaml")).unwrap();
+    let pod = &job["spec"]["template"]["spec"];
+    assert_eq!(pod["activeDeadlineSeconds"].as_u64(), Some(5400));
+    let container = &pod["containers"][0];
+    assert_eq!(container["resources"]["requests"]["memory"].as_str(), Some("3000Mi"));
+    assert_eq!(container["image"].as_str(), Some("registry:5000/sluice:1 # x"));
+    assert_eq!(pod["volumes"][0]["persistentVolumeClaim"]["claimName"].as_str(), Some("yes"));
+}
+
+/// Slurm refuses an array that is larger than its limit, so the limit is named beforehand.
+#[test]
+fn an_array_beyond_the_default_limit_is_noted() {
+    let folder = folder(&SCENARIO.replace("seeds = 5", "seeds = 40"));
+    let (code, _, err) = sweep(folder.path(), &["plan", "scenario.toml", "--parts", "1002"]);
+    assert!(code == 0 && err.contains("1002 parts are more than the 1001 tasks"), "{err}");
+    let (code, _, err) = sweep(folder.path(), &["plan", "scenario.toml", "--parts", "1001"]);
+    assert_eq!((code, err.as_str()), (0, ""));
 }
 
 /// Each value may be valid, but not their combination.

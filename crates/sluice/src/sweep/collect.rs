@@ -9,6 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::metrics::{NETWORK, Row, TRAFFIC};
+use super::plan::{Plan, ranges};
 use super::points::{self, Description, PointFile};
 use super::statistics::{Estimate, estimate};
 use crate::output::{DataTable, TableFormat};
@@ -17,12 +18,16 @@ use crate::output::{DataTable, TableFormat};
 const MOST_LISTED: usize = 20;
 
 /// What was joined.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Joined {
     /// All points of the sweep, or of the part.
     points: usize,
     done: usize,
     pub missing: Vec<usize>,
+    /// Parts of `sluice sweep plan` with missing points.
+    missing_parts: Vec<usize>,
+    /// Commands that run these parts again, each of them all.
+    rerun: Vec<String>,
     /// Points of which an expectation does not hold.
     pub missed: usize,
     files: Vec<PathBuf>,
@@ -34,8 +39,7 @@ impl Joined {
     /// # Errors
     /// A point cannot be read.
     pub fn of_part(folder: &Path, mine: &[usize]) -> Result<Self> {
-        let mut joined =
-            Self { points: mine.len(), done: 0, missing: Vec::new(), missed: 0, files: Vec::new() };
+        let mut joined = Self { points: mine.len(), ..Self::default() };
         for &point in mine {
             joined.count(point, points::read_point(folder, point)?.as_ref());
         }
@@ -61,11 +65,14 @@ impl Joined {
         if !self.missing.is_empty() {
             let listed: Vec<String> = self.missing.iter().take(MOST_LISTED).map(usize::to_string).collect();
             let more = if self.missing.len() > MOST_LISTED { ", …" } else { "" };
-            let _ = writeln!(
-                text,
-                "missing: {}{more}; run `sluice sweep FILE` with this folder, or their parts, again (point mod N is the part)",
-                listed.join(", ")
-            );
+            let _ = write!(text, "missing: {}{more}; ", listed.join(", "));
+            text += &if self.missing_parts.is_empty() {
+                "run `sluice sweep FILE` with this folder, or their parts, again (point mod N is the part)\n"
+                    .to_owned()
+            } else {
+                format!("of parts {}. To run these again:\n", ranges(&self.missing_parts))
+            };
+            self.rerun.iter().for_each(|command| text += &format!("    {command}\n"));
         }
         for file in &self.files {
             let _ = writeln!(text, "wrote {}", file.display());
@@ -83,12 +90,16 @@ pub fn join(folder: &Path, with_parquet: bool) -> Result<Joined> {
     let formats = if with_parquet { &FORMATS[..] } else { &FORMATS[..1] };
     let description = Description::read(folder)?;
     let count = description.point_count();
-    let mut joined = Joined { points: count, done: 0, missing: Vec::new(), missed: 0, files: Vec::new() };
+    let mut joined = Joined { points: count, ..Joined::default() };
     let mut found: Vec<Option<PointFile>> = Vec::new();
     for point in 0..count {
         let file = points::read_point(folder, point)?;
         joined.count(point, file.as_ref());
         found.push(file);
+    }
+    if let Some(plan) = Plan::read(folder)?.filter(|_| !joined.missing.is_empty()) {
+        joined.missing_parts = plan.parts_of(&joined.missing);
+        joined.rerun = plan.commands(folder, &joined.missing_parts);
     }
     let found: Vec<PointFile> = found.into_iter().flatten().collect();
     let (of_traffic, of_network) = (rows(&description, &found, true), rows(&description, &found, false));

@@ -2,13 +2,16 @@
 //!
 //! Rule: part I of N is a run of `run-part.sh I`, whatever starts it. Each writes its points into
 //! the folder of results, which every machine sees under the same path. Sources: sbatch(1), "Job
-//! array support"; Kubernetes, "Indexed Job for parallel processing with static work assignment".
+//! array support"; slurm.conf(5), MaxArraySize; Kubernetes, "Indexed Job for parallel processing
+//! with static work assignment".
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use super::points::{Common, SweepPlan, folder_of, write_whole};
 use crate::output;
@@ -16,6 +19,15 @@ use crate::sim::input::RunError;
 
 /// The most parts that a Job runs at the same time: more wait, and do not fill the cluster.
 const MOST_PODS: usize = 64;
+/// The most tasks of a job array, unless slurm.conf has another MaxArraySize: the highest index
+/// is one less.
+const MAX_ARRAY_SIZE: usize = 1001;
+/// Longest name of a Job: names of its pods are longer, and have 63 characters at most.
+const MAX_JOB_NAME: usize = 50;
+/// Memory that a pod requests for each core, in MiB.
+const CORE_MIB: u32 = 1024;
+/// The file that has the plan.
+const PLAN: &str = "plan.json";
 
 /// What to write, and for what engine.
 #[derive(Args)]
@@ -34,6 +46,13 @@ pub struct Arguments {
     /// Cores of a part, which runs as many points at the same time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     cores: u16,
+    /// Memory of a part in MiB; default: what Slurm has as default, and of Kubernetes 1024 for each
+    /// core are requested.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    memory_mib: Option<u32>,
+    /// Minutes after which a part is ended; default: what the cluster has as default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    minutes: Option<u32>,
     /// Image with `sluice`, as packaging/Containerfile makes it of the Debian package.
     #[arg(long, default_value = "sluice")]
     image: String,
@@ -53,6 +72,77 @@ enum Engine {
     Kubernetes,
 }
 
+/// How a sweep was divided, for `collect` to name the parts that are missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    parts: usize,
+    /// Name of the job.
+    name: String,
+    is_for_slurm: bool,
+    is_for_kubernetes: bool,
+}
+
+impl Plan {
+    /// Reads the plan of a folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let file = folder.join(PLAN);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let plan: Self = serde_json::from_str(&text).with_context(|| {
+            format!("{} is no plan of a sweep: run `sluice sweep plan` again", file.display())
+        })?;
+        Ok(Some(plan).filter(|plan| plan.parts > 0))
+    }
+
+    /// Returns the parts of some points, in order.
+    pub fn parts_of(&self, points: &[usize]) -> Vec<usize> {
+        let parts: BTreeSet<usize> = points.iter().map(|point| point % self.parts).collect();
+        parts.into_iter().collect()
+    }
+
+    /// Returns the commands that run some parts again: one is to be chosen.
+    pub fn commands(&self, folder: &Path, parts: &[usize]) -> Vec<String> {
+        let file = |name: &str| quote_if_needed(&folder.join(name).display().to_string());
+        let mut commands = Vec::new();
+        if self.is_for_slurm {
+            commands.push(format!("sbatch --array={} {}", ranges(parts), file("sweep.sbatch")));
+        }
+        if self.is_for_kubernetes {
+            // An index of a Job that has ended cannot be run again alone.
+            let job = file("job.yaml");
+            commands.push(format!("kubectl replace --force -f {job}  # parts that are complete end at once"));
+        }
+        let list: Vec<String> = parts.iter().map(usize::to_string).collect();
+        commands.push(match &*list {
+            [part] => format!("sh {} {part}", file("run-part.sh")),
+            _ => format!("for part in {}; do sh {} $part; done", list.join(" "), file("run-part.sh")),
+        });
+        commands
+    }
+}
+
+/// Formats ascending numbers as Slurm reads them: 1,5-7.
+pub fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run.iter().map(usize::to_string).collect(),
+    });
+    runs.collect::<Vec<_>>().join(",")
+}
+
+/// Returns the name of a sweep's job: its file's name, in the characters that Kubernetes allows.
+fn job_name(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = "sluice-".chars().chain(stem.chars().map(allowed)).take(MAX_JOB_NAME).collect();
+    name.trim_end_matches('-').to_owned()
+}
+
 /// Writes the scripts into the folder of the results.
 ///
 /// # Errors
@@ -64,14 +154,21 @@ pub fn run(arguments: &Arguments) -> Result<(), RunError> {
     let folder = absolute(&folder)?;
     let file = absolute(&arguments.file)?;
     let parts = (arguments.parts as usize).min(plan.point_count());
+    let name = job_name(&file);
+    let kept = Plan {
+        parts,
+        name: name.clone(),
+        is_for_slurm: arguments.engine != Some(Engine::Kubernetes),
+        is_for_kubernetes: arguments.engine != Some(Engine::Slurm),
+    };
     let mut written = vec![folder.join("run-part.sh")];
-    write_whole(&written[0], &part_script(&file, &folder, parts, arguments))?;
-    if arguments.engine != Some(Engine::Kubernetes) {
+    write_whole(&written[0], part_script(&file, &folder, parts, arguments))?;
+    if kept.is_for_slurm {
         let script = folder.join("sweep.sbatch");
-        write_whole(&script, &slurm_script(&folder, parts, arguments.cores))?;
+        write_whole(&script, slurm_script(&folder, &kept, arguments))?;
         written.push(script);
     }
-    if arguments.engine != Some(Engine::Slurm) {
+    if kept.is_for_kubernetes {
         let manifest = folder.join("job.yaml");
         let mount = match &arguments.mount {
             Some(mount) => absolute(mount)?,
@@ -86,8 +183,15 @@ pub fn run(arguments: &Arguments) -> Result<(), RunError> {
                 )));
             }
         }
-        write_whole(&manifest, &manifest_text(&folder, &mount, parts, arguments))?;
+        write_whole(&manifest, manifest_text(&folder, &mount, &kept, arguments))?;
         written.push(manifest);
+    }
+    write_whole(&folder.join(PLAN), serde_json::to_string_pretty(&kept).context("cannot write the plan")?)?;
+    if kept.is_for_slurm && parts > MAX_ARRAY_SIZE {
+        eprintln!(
+            "sluice: {parts} parts are more than the {MAX_ARRAY_SIZE} tasks that Slurm has as the default limit of an \
+             array: see MaxArraySize in `scontrol show config`, or make fewer --parts with more --cores"
+        );
     }
     let lines: Vec<String> = written.iter().map(|file| format!("wrote {}", file.display())).collect();
     let points = plan.point_count();
@@ -112,31 +216,43 @@ fn part_script(file: &Path, folder: &Path, parts: usize, arguments: &Arguments) 
     )
 }
 
-fn slurm_script(folder: &Path, parts: usize, cores: u16) -> String {
+fn slurm_script(folder: &Path, plan: &Plan, arguments: &Arguments) -> String {
+    let Plan { parts, name, .. } = plan;
+    let Arguments { cores, memory_mib, minutes, .. } = arguments;
+    let memory = memory_mib.map_or(String::new(), |mib| format!("#SBATCH --mem={mib}M\n"));
+    let limit = minutes.map_or(String::new(), |minutes| format!("#SBATCH --time={minutes}\n"));
     let script = quote(&folder.join("run-part.sh").display().to_string());
     // sbatch knows quotes, and replaces what follows a %.
     let log = quote(&format!("{}/slurm-%a.log", folder.display().to_string().replace('%', "%%")));
     format!(
-        "#!/bin/sh\n#SBATCH --job-name=sluice-sweep\n#SBATCH --array=0-{}\n#SBATCH --cpus-per-task={cores}\n\
-         #SBATCH --output={log}\n\
-         # The parts that are missing, again: sbatch --array=3,7 sweep.sbatch\n\
+        "#!/bin/sh\n#SBATCH --job-name={name}\n#SBATCH --array=0-{}\n#SBATCH --cpus-per-task={cores}\n\
+         {memory}{limit}#SBATCH --output={log}\n\
+         # `sluice sweep collect` prints the line that runs the missing parts again.\n\
          exec sh {script} \"$SLURM_ARRAY_TASK_ID\"\n",
         parts - 1,
     )
 }
 
-fn manifest_text(folder: &Path, mount: &Path, parts: usize, arguments: &Arguments) -> String {
-    let Arguments { image, claim, cores, .. } = arguments;
-    let parallel = parts.min(MOST_PODS);
-    let text = |path: &Path| serde_json::Value::from(path.display().to_string()).to_string();
-    let (script, mount) = (text(&folder.join("run-part.sh")), text(mount));
+fn manifest_text(folder: &Path, mount: &Path, plan: &Plan, arguments: &Arguments) -> String {
+    let Plan { parts, name, .. } = plan;
+    let Arguments { image, claim, cores, memory_mib, minutes, .. } = arguments;
+    let parallel = (*parts).min(MOST_PODS);
+    // A string of JSON is one of YAML.
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let of_path = |path: &Path| text(&path.display().to_string());
+    let (script, mount) = (of_path(&folder.join("run-part.sh")), of_path(mount));
+    let (image, claim) = (text(image), text(claim));
+    let mib = memory_mib.unwrap_or(CORE_MIB * u32::from(*cores));
+    let limit = minutes.map_or(String::new(), |minutes| {
+        format!("      activeDeadlineSeconds: {}\n", u64::from(minutes) * 60)
+    });
     format!(
         "# kubectl apply -f job.yaml, where the claim {claim} is a volume with the scenario, its configurations and\n\
          # this folder. The image is that of packaging/Containerfile.\n\
          apiVersion: batch/v1\n\
          kind: Job\n\
          metadata:\n\
-         \x20 name: sluice-sweep\n\
+         \x20 name: {name}\n\
          spec:\n\
          \x20 completionMode: Indexed\n\
          \x20 completions: {parts}\n\
@@ -144,6 +260,7 @@ fn manifest_text(folder: &Path, mount: &Path, parts: usize, arguments: &Argument
          \x20 backoffLimitPerIndex: 3\n\
          \x20 template:\n\
          \x20   spec:\n\
+         {limit}\
          \x20     restartPolicy: Never\n\
          \x20     containers:\n\
          \x20     - name: sweep\n\
@@ -152,6 +269,7 @@ fn manifest_text(folder: &Path, mount: &Path, parts: usize, arguments: &Argument
          \x20       resources:\n\
          \x20         requests:\n\
          \x20           cpu: {cores}\n\
+         \x20           memory: {mib}Mi\n\
          \x20       volumeMounts:\n\
          \x20       - name: sweep\n\
          \x20         mountPath: {mount}\n\
@@ -162,7 +280,59 @@ fn manifest_text(folder: &Path, mount: &Path, parts: usize, arguments: &Argument
     )
 }
 
+/// Quotes a text for a shell where it has to be.
+fn quote_if_needed(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { quote(text) }
+}
+
 /// Quotes a text for a shell.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_listed_in_ranges() {
+        for (numbers, text) in
+            [(&[1, 5, 6, 7][..], "1,5-7"), (&[0, 1], "0-1"), (&[3], "3"), (&[1, 3, 5], "1,3,5")]
+        {
+            assert_eq!(ranges(numbers), text);
+        }
+    }
+
+    #[test]
+    fn names_of_jobs_are_those_of_the_files() {
+        let long = format!("dir/{}.toml", "x".repeat(100));
+        for (file, name) in [
+            ("a/Incast_16.toml", "sluice-incast-16"),
+            ("-.toml", "sluice"),
+            ("größe.toml", "sluice-gr--e"),
+            (&long, &format!("sluice-{}", "x".repeat(43))),
+        ] {
+            assert_eq!(job_name(Path::new(file)), name);
+        }
+    }
+
+    #[test]
+    fn missing_parts_have_their_commands() {
+        let mut plan =
+            Plan { parts: 4, name: "sluice-a".to_owned(), is_for_slurm: true, is_for_kubernetes: true };
+        let parts = plan.parts_of(&[1, 2, 5, 9, 14]);
+        assert_eq!(parts, [1, 2]);
+        let commands = plan.commands(Path::new("a b"), &parts);
+        assert_eq!(
+            commands,
+            [
+                "sbatch --array=1-2 'a b/sweep.sbatch'",
+                "kubectl replace --force -f 'a b/job.yaml'  # parts that are complete end at once",
+                "for part in 1 2; do sh 'a b/run-part.sh' $part; done"
+            ]
+        );
+        (plan.is_for_slurm, plan.is_for_kubernetes) = (false, false);
+        assert_eq!(plan.commands(Path::new("/a"), &[3]), ["sh /a/run-part.sh 3"]);
+    }
 }
