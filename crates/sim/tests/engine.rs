@@ -565,7 +565,7 @@ fn queues_and_lossy_groups_have_series() {
     assert_eq!(queue.map(|of| peak(of)), Some(port.queues[0].counts.level.peak_cells));
     assert!(run(&scenario).series.occupancy.is_empty(), "on request only");
     for most in [2, 4] {
-        let mut partition = Partition::new(&scenario, most).unwrap_or_else(|why| panic!("{why}"));
+        let mut partition = Partition::new(&scenario, most);
         partition.record_occupancy();
         assert!(run_partition(&partition) == whole, "{most} parts");
     }
