@@ -24,7 +24,7 @@ fn scenarios() -> Vec<String> {
         let names = files(&folder().join(below)).into_iter();
         names.map(|name| format!("{below}{name}")).collect::<Vec<_>>()
     };
-    let mut names = ["", "deadlock/", "inspur/", "papers/"].map(of).concat();
+    let mut names = ["", "deadlock/", "inspur/", "large/", "papers/"].map(of).concat();
     names.sort();
     names
 }

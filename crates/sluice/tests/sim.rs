@@ -71,6 +71,20 @@ fn sim(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
+/// A large network, in an address space of less than 1 GB.
+#[test]
+fn a_thousand_hosts_fit_a_gigabyte() {
+    let scenario =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/scenarios/large/permutation-1024.toml");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -v 950000 && exec \"$0\" sim --quiet --json \"$1\""]);
+    let output = shell.arg(env!("CARGO_BIN_EXE_sluice")).arg(scenario).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(results["hosts"].as_array().map(Vec::len), Some(1024));
+    assert!(results["frame_hops"].as_u64() > Some(1_000_000), "{}", results["frame_hops"]);
+}
+
 #[test]
 fn exit_codes() {
     let folder = folder();
