@@ -93,7 +93,8 @@ struct SentFrame {
     /// Number of its last transmission.
     transmission: u64,
     sent_at: Instant,
-    is_repeated: bool,
+    /// Times that it was sent again.
+    repetitions: u32,
     state: FrameState,
 }
 
@@ -128,7 +129,7 @@ impl SendWindow {
     pub fn send_new(&mut self, len: u16, now: Instant) {
         let number = self.first + self.frames.len() as u64;
         let (sent_at, state) = (now, FrameState::InFlight);
-        let frame = SentFrame { len, transmission: self.sent, sent_at, is_repeated: false, state };
+        let frame = SentFrame { len, transmission: self.sent, sent_at, repetitions: 0, state };
         self.frames.push_back(frame);
         self.transmitted(number, len, now);
     }
@@ -141,7 +142,7 @@ impl SendWindow {
         *frame = SentFrame {
             transmission,
             sent_at: now,
-            is_repeated: true,
+            repetitions: frame.repetitions + 1,
             state: FrameState::InFlight,
             len: frame.len,
         };
@@ -166,6 +167,12 @@ impl SendWindow {
         self.expires_at = now + (self.timeout_ns << self.backoff);
     }
 
+    /// Returns how often an unacknowledged frame was sent again; 0 for any other.
+    pub fn repetitions(&self, number: u64) -> u32 {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.frames.get(index)).map_or(0, |frame| frame.repetitions)
+    }
+
     fn frame_mut(&mut self, number: u64) -> Option<&mut SentFrame> {
         self.frames.get_mut(number.checked_sub(self.first)? as usize)
     }
@@ -174,7 +181,7 @@ impl SendWindow {
     pub fn acknowledge(&mut self, ack: Acknowledgment, now: Instant) -> AckOutcome {
         let mut outcome = AckOutcome::default();
         let acked = self.frame_mut(ack.number).filter(|_| !ack.is_nak).copied();
-        let is_first = |frame: &SentFrame| frame.state == FrameState::InFlight && !frame.is_repeated;
+        let is_first = |frame: &SentFrame| frame.state == FrameState::InFlight && frame.repetitions == 0;
         outcome.rtt_ns = acked.filter(is_first).map(|frame| now.0.saturating_sub(frame.sent_at.0));
         self.min_rtt_ns = [self.min_rtt_ns, outcome.rtt_ns].into_iter().flatten().min();
         while self.first < ack.expected && !self.frames.is_empty() {
@@ -216,7 +223,7 @@ impl SendWindow {
     /// False if the acknowledgment of a repeated frame comes too soon for its repetition.
     fn is_of_last_transmission(&self, frame: &SentFrame, now: Instant) -> bool {
         let since_ns = now.0.saturating_sub(frame.sent_at.0);
-        !frame.is_repeated || self.min_rtt_ns.is_none_or(|min_rtt_ns| since_ns >= min_rtt_ns)
+        frame.repetitions == 0 || self.min_rtt_ns.is_none_or(|min_rtt_ns| since_ns >= min_rtt_ns)
     }
 
     /// Finds the frames whose last transmission was three or more before an acknowledged one, and

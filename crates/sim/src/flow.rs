@@ -444,12 +444,13 @@ impl Flow {
     #[inline]
     fn set_packet(&mut self, number: u64, len: u16) {
         self.sends_short = len != self.packet.len;
-        let transmission = self.retransmitted_frames();
+        let window = self.sender.acked.as_ref().map(|acked| &acked.window);
+        let repetitions = window.map_or(0, |window| window.repetitions(number));
         if self.sends_short {
             self.short_packet = Packet::data(&PacketHeaders { len, ..self.headers });
-            self.short_packet.set_number(number, transmission);
+            self.short_packet.set_number(number, repetitions);
         } else {
-            self.packet.set_number(number, transmission);
+            self.packet.set_number(number, repetitions);
         }
     }
 
@@ -507,7 +508,7 @@ impl Flow {
             let flow = self.headers.flow;
             let is_unacked = number >= acked.window.first();
             let int_of = int.as_mut().filter(|_| is_unacked);
-            let hops = int_of.map(|int| int.take(flow, number, ack.transmission)).unwrap_or_default();
+            let hops = int_of.map(|int| int.take(flow, number, ack.repetition)).unwrap_or_default();
             acked.acknowledge(ack, &hops, next_number, now);
             if let Some(int) = int {
                 int.forget_before(flow, acked.window.first());
@@ -520,7 +521,7 @@ impl Flow {
         self.sender.acked.as_ref().map_or(0, |acked| acked.window.retransmitted_frames())
     }
 
-    /// Handles the arrival of a frame, by its number and transmission, that had `line_bytes` bytes
+    /// Handles the arrival of a frame, by its number and repetition, that had `line_bytes` bytes
     /// on the wire.
     #[inline]
     pub(crate) fn receive(

@@ -13,8 +13,8 @@
 //! AETH   58: syndrome, 0x1f ACK, 0x60 NAK (PSN sequence error)
 //!        59: number of the acknowledged frame, where the MSN is otherwise
 //! BTH    50: bit 6 (BECN) if that frame was marked
-//!        54: transmission, in the reserved bits: how many frames of the flow were sent again until
-//!            then, modulo 128; an acknowledgment repeats it
+//!        54: repetition, in the reserved bits: how often the frame was sent before, modulo 128; an
+//!            acknowledgment repeats it
 //!        55: PSN, of an acknowledgment the expected number
 //! ```
 //! Hosts send tagged frames, with a priority alone or with their VLAN. Switches with VLANs remove
@@ -58,8 +58,8 @@ pub(crate) struct Packet {
 /// Meaning of a frame to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Frame `number` of a flow. If it was sent again, `transmission` differs.
-    Data { flow: usize, number: u64, transmission: u8, marked: bool },
+    /// Frame `number` of a flow, sent again `repetition` times before, modulo 128.
+    Data { flow: usize, number: u64, repetition: u8, marked: bool },
     /// The flow's sender must slow down.
     Cnp { flow: usize },
     /// The flow's receiver acknowledges a frame.
@@ -73,8 +73,8 @@ pub(crate) struct AckContent {
     pub(crate) expected: u32,
     /// The frame that is acknowledged.
     pub(crate) number: u32,
-    /// Which of its transmissions has arrived.
-    pub(crate) transmission: u8,
+    /// Which of its repetitions has arrived.
+    pub(crate) repetition: u8,
     /// True if that frame was marked.
     pub(crate) marked: bool,
     /// True if it was discarded, because it is not the expected one.
@@ -83,8 +83,8 @@ pub(crate) struct AckContent {
 
 /// Numbers of frames as packet sequence numbers.
 const PSN_MASK: u32 = 0x00ff_ffff;
-/// Transmissions in the reserved bits of a BTH, above the packet sequence number.
-const TRANSMISSION_MASK: u32 = 0x7f00_0000;
+/// Repetitions in the reserved bits of a BTH, above the packet sequence number.
+const REPETITION_MASK: u32 = 0x7f00_0000;
 /// The bit of a BTH that tells a sender of marks, beside the queue pair.
 const BECN: u8 = 1 << 6;
 /// Syndromes of an acknowledgment: one without end-to-end credits, and a PSN sequence error.
@@ -92,11 +92,11 @@ const SYNDROME_ACK: u8 = 0x1f;
 const SYNDROME_NAK: u8 = 0x60;
 
 impl AckContent {
-    /// Builds the acknowledgment of a transmission of frame `number` by a receiver that expects
+    /// Builds the acknowledgment of a repetition of frame `number` by a receiver that expects
     /// `expected`.
-    pub(crate) fn new(expected: u64, (number, transmission): (u64, u8), marked: bool, is_nak: bool) -> Self {
+    pub(crate) fn new(expected: u64, (number, repetition): (u64, u8), marked: bool, is_nak: bool) -> Self {
         let [expected, number] = [expected, number].map(|number| number as u32 & PSN_MASK);
-        Self { expected, number, transmission, marked, is_nak }
+        Self { expected, number, repetition, marked, is_nak }
     }
 }
 
@@ -201,7 +201,7 @@ impl Packet {
     pub(crate) fn ack(headers: &PacketHeaders, (priority, dscp): (u8, u8), ack: AckContent) -> Self {
         let headers = PacketHeaders { priority, dscp, ecn: ECT1, len: ACK_BYTES, ..headers.back() };
         let mut packet = Self::new(&headers, ACK);
-        let expected = u32::from(ack.transmission) << 24 | ack.expected;
+        let expected = u32::from(ack.repetition) << 24 | ack.expected;
         packet.bytes[BTH + 8..BTH + 12].copy_from_slice(&expected.to_be_bytes());
         packet.bytes[BTH + 4] = if ack.marked { BECN } else { 0 };
         packet.bytes[HIGH..].copy_from_slice(&ack.number.to_be_bytes());
@@ -232,10 +232,10 @@ impl Packet {
         Self { len: headers.len, bytes }
     }
 
-    /// Sets the number of a flow's frame, and its transmission, of which 7 bits are carried.
+    /// Sets the number of a flow's frame, and how often it was sent before.
     #[inline]
-    pub(crate) fn set_number(&mut self, number: u64, transmission: u64) {
-        let word = (transmission as u32) << 24 & TRANSMISSION_MASK | number as u32 & PSN_MASK;
+    pub(crate) fn set_number(&mut self, number: u64, repetitions: u32) {
+        let word = repetitions << 24 & REPETITION_MASK | number as u32 & PSN_MASK;
         self.bytes[BTH + 8..BTH + 12].copy_from_slice(&word.to_be_bytes());
         self.bytes[HIGH..].copy_from_slice(&((number >> 24) as u32).to_be_bytes());
     }
@@ -305,17 +305,17 @@ pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
     let [ip, bth, high] = [IP, BTH, HIGH].map(|at| at - missing_tag_bytes(bytes));
     let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let flow = (word(bth + 4) & PSN_MASK) as usize;
-    let transmission = bytes[bth + 8];
+    let repetition = bytes[bth + 8];
     if bytes[bth] == CNP {
         return Content::Cnp { flow };
     }
     if bytes[bth] == ACK {
         let (expected, number) = (word(bth + 8) & PSN_MASK, word(high) & PSN_MASK);
         let (marked, is_nak) = (bytes[bth + 4] & BECN != 0, bytes[high] == SYNDROME_NAK);
-        return Content::Ack { flow, ack: AckContent { expected, number, transmission, marked, is_nak } };
+        return Content::Ack { flow, ack: AckContent { expected, number, repetition, marked, is_nak } };
     }
     let number = u64::from(word(bth + 8) & PSN_MASK) | u64::from(word(high)) << 24;
-    Content::Data { flow, number, transmission, marked: bytes[ip + 1] & CE == CE }
+    Content::Data { flow, number, repetition, marked: bytes[ip + 1] & CE == CE }
 }
 
 #[cfg(test)]
@@ -340,7 +340,7 @@ mod tests {
         let mut packet = Packet::data(&LOOK);
         for number in [0, 1, 0x00ff_ffff, 0x0100_0000, 0x1234_5678_9abc] {
             packet.set_number(number, 0x1ff);
-            let content = Content::Data { flow: 70_000, number, transmission: 0x7f, marked: false };
+            let content = Content::Data { flow: 70_000, number, repetition: 0x7f, marked: false };
             assert_eq!(packet.content(), content);
         }
         let header = Header::parse(&packet.bytes).expect("a frame");

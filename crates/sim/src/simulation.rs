@@ -372,10 +372,10 @@ impl<'s> Simulation<'s> {
         match content {
             Content::Cnp { flow } => self.flows[flow].cut(now),
             Content::Ack { flow, ack } => self.acknowledged(flow, &ack),
-            Content::Data { flow: number, number: frame, transmission, marked } => {
+            Content::Data { flow: number, number: frame, repetition, marked } => {
                 let flow = &mut self.flows[number];
                 let line_bytes = self.links.directions[line].bytes_of(len);
-                let seen = flow.receive((frame, transmission), marked, line_bytes, now);
+                let seen = flow.receive((frame, repetition), marked, line_bytes, now);
                 let traffic = flow.traffic;
                 if seen.sends_cnp {
                     this.send_cnp(number);

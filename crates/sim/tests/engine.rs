@@ -725,6 +725,28 @@ fn telemetry_in_parts_is_that_of_the_whole() {
     }
 }
 
+/// A window of 128 frames that is sent again while the first copies are on their way: each copy has
+/// records of its own. A retransmission timeout below the round-trip time does that.
+#[test]
+fn copies_of_a_frame_do_not_share_telemetry() {
+    for (frames, timeout) in [(128, "40us"), (64, "12us"), (128, "12us")] {
+        let text = format!(
+            "duration = \"1ms\"\n[network]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts_per_leaf = 2\n\
+             fabric_cable_m = 5000\n[[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h3\"\npattern = \"incast\"\n\
+             every = \"130us\"\nbytes = {}\nframe_bytes = 1000\nhpcc = true\nretransmission_timeout = \"{timeout}\"\n\
+             [[traffic]]\nname = \"u\"\nfrom = [\"h2\", \"h4\"]\nto = \"h3\"\npattern = \"poisson\"\nrate = \"40G\"\n\
+             bytes = 30000\n",
+            1000 * frames
+        );
+        let scenario = sim::scenario::parse("x.toml", &text, &mut |path| Err(path.to_owned())).unwrap();
+        let whole = run(&scenario);
+        assert!(whole.traffic[0].retransmitted_frames >= Some(frames), "{frames} {timeout}");
+        for most in [2, 3] {
+            assert!(run_in_parts(&scenario, most) == whole, "{frames} {timeout}: {most} parts");
+        }
+    }
+}
+
 /// At 100 Gbit/s the shortest frame, 60 bytes and 24 around it, takes 6.72 ns.
 #[test]
 fn a_window_is_as_long_as_the_shortest_flight() {

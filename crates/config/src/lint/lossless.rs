@@ -190,7 +190,7 @@ impl Lints {
         let location = buffer.headroom_cells.as_ref().or(largest).map(|cells| &cells.location);
         let Some(location) = location.or(cause) else { return };
         let what = format!(
-            "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
+            "the groups that pause may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
              all use theirs at once"
         );
         let raise = buffer.how_to_raise(buffer.headroom_cells.as_ref(), "headroom_cells", cells);

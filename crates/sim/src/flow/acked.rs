@@ -127,7 +127,7 @@ mod tests {
             let ack = AckContent {
                 expected: (number + 1) as u32 & 0x00ff_ffff,
                 number: number as u32 & 0x00ff_ffff,
-                transmission: 0,
+                repetition: 0,
                 marked: false,
                 is_nak: false,
             };

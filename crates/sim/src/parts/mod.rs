@@ -15,10 +15,12 @@
 mod assign;
 mod join;
 
+use wire::ethernet::TAG_BYTES;
 use wire::pause::FRAME_BYTES;
 
 use crate::link::Links;
 pub use crate::link::Mail;
+use crate::routes::vlans::Vlans;
 use crate::scenario::{FaultKind, Scenario};
 use crate::simulation::part_of::PartOf;
 use crate::simulation::{Captured, Simulation};
@@ -52,9 +54,12 @@ impl<'s> Partition<'s> {
     pub fn new(scenario: &'s Scenario, most: usize) -> Self {
         let (part_of, count) = assign::parts(scenario, most.max(1));
         let links = Links::new(&scenario.links, scenario.seed);
-        // No frame is shorter than one of PFC, unless a scenario made in code has one.
+        // No frame is shorter than one of PFC, unless a scenario made in code has one, or a port
+        // removes its tag.
         let shortest = scenario.traffic.iter().map(|traffic| traffic.frame_bytes).min().unwrap_or(u16::MAX);
-        let shortest = shortest.min(FRAME_BYTES as u16);
+        let has_vlans = Vlans::new(&scenario.nodes, &scenario.links).are_of_ports();
+        let removed = if has_vlans { TAG_BYTES as u16 } else { 0 };
+        let shortest = shortest.min(FRAME_BYTES as u16) - removed;
         let between = links.directions.iter().filter(|line| part_of[line.from.node] != part_of[line.to.node]);
         let lookahead = between.map(|line| line.flight_time(shortest)).min().unwrap_or(Picos::MAX / 2);
         let end = of_ns(scenario.duration_ns);

@@ -52,9 +52,9 @@ impl Vlans {
         vlans
     }
 
-    /// True if a switch has VLANs, or a host.
-    pub(crate) fn is_used(&self) -> bool {
-        self.tables.iter().any(Option::is_some) || self.of_host.iter().any(|vid| *vid != 0)
+    /// True if ports of a switch have VLANs.
+    pub(crate) fn are_of_ports(&self) -> bool {
+        self.tables.iter().any(Option::is_some)
     }
 
     /// Returns the VLAN in which a switch knows the address of a host; 0 if it has no VLANs.
@@ -110,9 +110,18 @@ impl Vlans {
     ) -> Option<VlanMistake> {
         let NodeKind::Host(sender) = &nodes[from].kind else { return None };
         let NodeKind::Host(receiver) = &nodes[to].kind else { return None };
-        let (first, _) = *routes.peers[from].iter().flatten().next()?;
+        let sent = Some(sender.sent_vid());
         let mut visited = BTreeSet::new();
-        let mut arrivals = vec![(first, Some(sender.sent_vid()))];
+        let mut arrivals = Vec::new();
+        for (end, _) in routes.peers[from].iter().flatten() {
+            if routes.is_switch(end.node) {
+                arrivals.push((*end, sent));
+            } else if end.node == to && !vid_in(receiver.vlan, sent) {
+                let what = format!("sends {}, which the receiver does not accept", spell(sent));
+                let at = LinkEnd { node: from, port: 0 };
+                return Some(VlanMistake { at, what, cure: "give both hosts one VLAN".to_owned() });
+            }
+        }
         while let Some((end, tag)) = arrivals.pop() {
             if !visited.insert((end.node, end.port, tag)) {
                 continue;

@@ -350,7 +350,10 @@ fn read(
     let mut table = Routes::shortest(&nodes, &links.list);
     routes.iter().for_each(|route| table.set(*route));
     let ways = validate::path_limits(&traffics, &nodes, &links.list, &table, report);
-    validate::vlans((&nodes, &tables), &links.list, &traffics, &table, report);
+    let convergence_ns = convergence.as_ref().map(|time| time.value);
+    let network = (&nodes[..], &links.list[..]);
+    let in_time = validate::routes_in_time(&table, network, (&routes, &faults), convergence_ns);
+    validate::vlans((&nodes, &tables), &links.list, &traffics, &in_time, report);
     if !is_right(report) {
         return None;
     }

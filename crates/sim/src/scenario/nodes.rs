@@ -161,7 +161,8 @@ impl Nodes {
         if let Some(mut switches) = file.section("switch", report) {
             for (name, section) in switches.sections(report) {
                 let location = section.location.clone();
-                let Some(names) = nodes.names(name, &location, MAX_SWITCHES, report) else {
+                let most = MAX_SWITCHES - nodes.switches;
+                let Some(names) = nodes.names(name, &location, (MAX_SWITCHES, most), report) else {
                     continue;
                 };
                 let of_network: Vec<usize> = names.iter().filter_map(|name| nodes.generated(&name)).collect();
@@ -169,14 +170,14 @@ impl Nodes {
                     nodes.refine_switches(&of_network, section, report);
                     continue;
                 }
+                if !of_network.is_empty() {
+                    nodes.report_other(&names, &location, report);
+                    continue;
+                }
                 nodes.switches += names.len();
                 let kind = read_switch(section, devices, load, report);
                 nodes.add(&names, &location, kind, report);
             }
-        }
-        if nodes.switches > MAX_SWITCHES {
-            let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
-            report.add(&file.location, format!("{} switches are too many", nodes.switches), cure);
         }
         if let Some(network) = generated {
             let kind = TableKind::Host(HostNode::DEFAULT);
@@ -187,7 +188,8 @@ impl Nodes {
         if let Some(mut hosts) = file.section("host", report) {
             for (name, mut section) in hosts.sections(report) {
                 let location = section.location.clone();
-                let Some(names) = nodes.names(name, &location, MAX_NODES, report) else {
+                let most = MAX_NODES - nodes.list.len();
+                let Some(names) = nodes.names(name, &location, (MAX_NODES, most), report) else {
                     continue;
                 };
                 let dcqcn = section.location_of("dcqcn").zip(DcqcnTable::of_host(&mut section, report));
@@ -197,10 +199,6 @@ impl Nodes {
                     nodes.dcqcn.push((location, added, parameters));
                 }
             }
-        }
-        if nodes.list.len() > MAX_NODES {
-            let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
-            report.add(&file.location, format!("{} nodes are too many", nodes.list.len()), cure);
         }
         if !file.has("host") && !file.has("network") {
             report.add(
@@ -212,15 +210,20 @@ impl Nodes {
         nodes
     }
 
-    /// Returns the names of a table, of which there are at most `most`.
+    /// Returns the names of a table: at most `all`, and at most `new` of nodes that are not there
+    /// yet.
     fn names(
         &mut self,
         name: &str,
         location: &SettingSpan,
-        most: usize,
+        (all, new): (usize, usize),
         report: &mut Diagnostics,
     ) -> Option<Names> {
-        let names = table_names(name, most);
+        let is_new = |name: &String| !self.by_name.contains_key(name);
+        let names = table_names(name, all).and_then(|names| match names.iter().filter(is_new).count() {
+            count if count > new => Err(too_many(count)),
+            _ => Ok(names),
+        });
         match names {
             Ok(names) => {
                 self.tables.push(name.to_owned());
@@ -259,6 +262,22 @@ impl Nodes {
     /// Finds a node of a generated network that has no table of its own yet.
     fn generated(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied().filter(|node| self.list[*node].is_generated)
+    }
+
+    /// Reports the first switch of a table that is not of the generated network, as others are.
+    fn report_other(&mut self, names: &Names, location: &SettingSpan, report: &mut Diagnostics) {
+        let Some(name) = names.iter().find(|name| self.generated(name).is_none()) else { return };
+        self.refused = true;
+        match self.by_name.get(&name) {
+            Some(node) => {
+                let what = format!("{name} is in {} already", self.list[*node].location.setting);
+                report.add(location, what, "give each switch one table");
+            }
+            None => {
+                let cure = "write the names of its switches only, or give the others a table of their own";
+                report.add(location, format!("the network has no switch {name}"), cure);
+            }
+        }
     }
 
     /// Reads the table of switches of a generated network, which has their configuration.
@@ -543,10 +562,15 @@ fn table_names(name: &str, most: usize) -> Result<Names, (String, String)> {
         return Err((format!("{} has a '.'", quoted(name)), cure.to_owned()));
     }
     if names.len() > most {
-        let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
-        return Err((format!("{} more nodes are too many", names.len()), cure));
+        return Err(too_many(names.len()));
     }
     Ok(names)
+}
+
+/// Returns the problem that a table adds too many nodes, and its remedy.
+fn too_many(nodes: usize) -> (String, String) {
+    let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
+    (format!("{nodes} more nodes are too many"), cure)
 }
 
 fn read_switch(

@@ -5,8 +5,9 @@ use switch::Nanos;
 
 use super::network::Network;
 use super::nodes::Nodes;
+use super::parse::spell_time;
 use super::traffic::{PathLimits, TrafficTable};
-use super::types::{Fault, FaultKind, Link, LinkEnd, Multipath, Node, NodeKind};
+use super::types::{Fault, FaultKind, HostNode, Link, LinkEnd, Multipath, Node, NodeKind, Route};
 use crate::routes::vlans::{VlanMistake, Vlans};
 use crate::routes::{Routes, base_rtt_ns};
 
@@ -99,16 +100,17 @@ pub(super) fn path_limits(
 }
 
 /// Checks that the ports of switches accept what their hosts send, and that frames leave by all
-/// ports on their way, and back.
+/// ports on their way, and back: with the first routes, and with those after each fault.
 pub(super) fn vlans(
-    (nodes, names): (&[Node], &[SettingSpan]),
+    (nodes, tables): (&[Node], &[SettingSpan]),
     links: &[Link],
     traffics: &[TrafficTable],
-    routes: &Routes,
+    routes: &[(Nanos, Routes)],
     report: &mut Diagnostics,
 ) {
     let vlans = Vlans::new(nodes, links);
-    if !vlans.is_used() {
+    let has_vlan = |node: &Node| matches!(node.kind, NodeKind::Host(HostNode { vlan: Some(_), .. }));
+    if !vlans.are_of_ports() && !nodes.iter().any(has_vlan) {
         return;
     }
     let port = |end: LinkEnd| match &nodes[end.node].kind {
@@ -119,23 +121,55 @@ pub(super) fn vlans(
     };
     let mistakes = vlans.mistakes_of_hosts(nodes, links);
     for (host, VlanMistake { at, what, cure }) in &mistakes {
-        report.add(&names[*host], format!("{} of {} {what}", port(*at), nodes[*host].name), cure);
+        report.add(&tables[*host], format!("{} of {} {what}", port(*at), nodes[*host].name), cure);
     }
     if !mistakes.is_empty() {
         return;
     }
     for traffic in traffics {
-        let mut ways = traffic.flows.iter().flat_map(|&(from, to)| [(from, to), (to, from)]);
-        let found = ways.find_map(|way| Some((way, vlans.mistake_between(nodes, routes, way)?)));
-        if let Some(((from, to), VlanMistake { at, what, cure })) = found {
+        let ways = || traffic.flows.iter().flat_map(|&(from, to)| [(from, to), (to, from)]);
+        let find = |(at_ns, routes): &(Nanos, Routes)| {
+            ways().find_map(|way| Some((*at_ns, way, vlans.mistake_between(nodes, routes, way)?)))
+        };
+        if let Some((at_ns, (from, to), VlanMistake { at, what, cure })) = routes.iter().find_map(find) {
             let [from, to] = [from, to].map(|host| &nodes[host].name);
-            report.add(
-                traffic.location(),
-                format!("of the frames from {from} to {to}: {} {what}", port(at)),
-                cure,
-            );
+            let when = if at_ns == 0 { String::new() } else { format!(" at {}", spell_time(at_ns)) };
+            let what = format!("of the frames from {from} to {to}{when}: {} {what}", port(at));
+            report.add(traffic.location(), what, cure);
         }
     }
+}
+
+/// Returns the routes at the beginning, and when faults change them: a cut cable or a repaired one
+/// after the time of convergence, if there is one, and a new static entry at once.
+pub(super) fn routes_in_time(
+    first: &Routes,
+    (nodes, links): (&[Node], &[Link]),
+    (static_routes, faults): (&[Route], &[Fault]),
+    convergence_ns: Option<Nanos>,
+) -> Vec<(Nanos, Routes)> {
+    let mut all = vec![(0, first.clone())];
+    let mut set: Vec<Route> = static_routes.to_vec();
+    let mut is_up = vec![true; links.len()];
+    for fault in faults {
+        let (at_ns, changed) = match (fault.kind, convergence_ns) {
+            (FaultKind::LinkDown { link } | FaultKind::LinkUp { link }, Some(after_ns)) => {
+                is_up[link] = matches!(fault.kind, FaultKind::LinkUp { .. });
+                (fault.at_ns + after_ns, true)
+            }
+            (FaultKind::Route(route), _) => {
+                set.push(route);
+                (fault.at_ns, true)
+            }
+            _ => (0, false),
+        };
+        if changed {
+            let mut routes = Routes::shortest_over(nodes, links, |link| is_up[link]);
+            set.iter().for_each(|route| routes.set(*route));
+            all.push((at_ns, routes));
+        }
+    }
+    all
 }
 
 fn path_limit(

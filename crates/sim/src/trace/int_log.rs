@@ -2,7 +2,7 @@
 //! their senders read it from the acknowledgments. It takes no bytes on the wire here.
 //!
 //! Rule: records are kept in the part of the network where their frame is, or its acknowledgment,
-//! and go with it to the next part. Each transmission of a frame has records of its own, so that
+//! and go with it to the next part. Each repetition of a frame has records of its own, so that
 //! what is read does not depend on the parts.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::flow::acked::MAX_UNACKED_FRAMES;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control, nearest_number};
 use crate::scenario::{Scenario, TransportSettings};
 
-/// By number and transmission of a frame: a record of each switch that it has left.
+/// By number and repetition of a frame: a record of each switch that it has left.
 type FlowRecords = BTreeMap<(u64, u8), Vec<HopRecord>>;
 
 /// The records of all frames that are not acknowledged.
@@ -27,7 +27,7 @@ pub(crate) struct IntLog {
 #[derive(Debug)]
 pub(crate) struct FrameRecords {
     flow: usize,
-    /// Its number and transmission.
+    /// Its number and repetition.
     frame: (u64, u8),
     hops: Vec<HopRecord>,
 }
@@ -45,27 +45,27 @@ impl IntLog {
 
     /// Begins the records of a frame that its sender transmits.
     pub(crate) fn sent(&mut self, bytes: &[u8; CARRIED_BYTES]) {
-        if let Content::Data { flow, number, transmission, .. } = content(bytes)
+        if let Content::Data { flow, number, repetition, .. } = content(bytes)
             && let Some(frames) = &mut self.flows[flow]
         {
-            frames.insert((number, transmission), Vec::new());
+            frames.insert((number, repetition), Vec::new());
         }
     }
 
     /// Adds the record of a switch that transmits the frame, if it collects any.
     pub(crate) fn left(&mut self, bytes: &[u8; CARRIED_BYTES], record: impl FnOnce() -> HopRecord) {
-        if let (false, Content::Data { flow, number, transmission, .. }) = (is_control(bytes), content(bytes))
+        if let (false, Content::Data { flow, number, repetition, .. }) = (is_control(bytes), content(bytes))
             && let Some(Some(frames)) = self.flows.get_mut(flow)
-            && let Some(hops) = frames.get_mut(&(number, transmission))
+            && let Some(hops) = frames.get_mut(&(number, repetition))
         {
             hops.push(record());
         }
     }
 
     /// Takes the records of a frame that is acknowledged.
-    pub(crate) fn take(&mut self, flow: usize, number: u64, transmission: u8) -> Vec<HopRecord> {
+    pub(crate) fn take(&mut self, flow: usize, number: u64, repetition: u8) -> Vec<HopRecord> {
         let frames = self.flows[flow].as_mut();
-        frames.and_then(|frames| frames.remove(&(number, transmission))).unwrap_or_default()
+        frames.and_then(|frames| frames.remove(&(number, repetition))).unwrap_or_default()
     }
 
     /// Removes the records of a frame that is sent to another part of the network, or of the one
@@ -76,11 +76,11 @@ impl IntLog {
         }
         let (flow, frame) = match content(bytes) {
             Content::Cnp { .. } => return None,
-            Content::Data { flow, number, transmission, .. } => (flow, (number, transmission)),
+            Content::Data { flow, number, repetition, .. } => (flow, (number, repetition)),
             Content::Ack { flow, ack } => {
                 let frames = self.flows.get(flow)?.as_ref()?;
                 let ((latest, _), _) = frames.last_key_value()?;
-                (flow, (nearest_number(ack.number, *latest), ack.transmission))
+                (flow, (nearest_number(ack.number, *latest), ack.repetition))
             }
         };
         let hops = self.flows.get_mut(flow)?.as_mut()?.remove(&frame)?;
@@ -116,9 +116,9 @@ mod tests {
     const HEADERS: PacketHeaders =
         PacketHeaders { flow: 1, from: 0, to: 1, vids: [0, 0], priority: 3, dscp: 24, ecn: 0, len: 1000 };
 
-    fn frame(flow: usize, number: u64, transmission: u64) -> [u8; CARRIED_BYTES] {
+    fn frame(flow: usize, number: u64, repetitions: u32) -> [u8; CARRIED_BYTES] {
         let mut packet = Packet::data(&PacketHeaders { flow, ..HEADERS });
-        packet.set_number(number, transmission);
+        packet.set_number(number, repetitions);
         packet.bytes
     }
 
@@ -153,7 +153,7 @@ mod tests {
     /// A frame that was sent again is in the network twice, and each acknowledgment has the records
     /// of the one that it is for.
     #[test]
-    fn each_transmission_has_its_own_records() {
+    fn each_repetition_has_its_own_records() {
         let mut log = log();
         log.sent(&frame(1, 9, 0));
         log.left(&frame(1, 9, 0), || record(1));

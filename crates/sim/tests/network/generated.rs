@@ -179,6 +179,17 @@ fn what_a_table_cannot_change_is_refused() {
             "[switch.leaf1]\nconfig = \"x.toml\"",
             "switch.leaf1.config: the network has the configuration of its switches",
         ),
+        (
+            "",
+            "[switch.\"leaf[1-3]\"]\nturn = \"1us\"",
+            "switch.\"leaf[1-3]\": the network has no switch leaf3; write",
+        ),
+        (
+            "",
+            "[switch.leaf1]\n[switch.\"leaf[1-2]\"]",
+            "switch.\"leaf[1-2]\": leaf1 is in switch.leaf1 already",
+        ),
+        ("", "[host.\"x[1-5000]\"]", "host.\"x[1-5000]\": 5000 more nodes are too many"),
         ("config = { core = \"x.toml\" }", "", "network.config.core: unknown setting"),
         ("config = { leaf = 3 }", "", "network.config.leaf: "),
     ] {

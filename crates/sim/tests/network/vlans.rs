@@ -214,3 +214,63 @@ fn a_switch_without_vlans_leaves_tags_as_they_are() {
     let why = parse("", &network(""), plain).err().unwrap_or_default();
     assert!(why.contains("s.p2 sends frames of VLAN 7, which the receiver does not accept"), "{why}");
 }
+
+/// Frames of 60 bytes, of which a port sends 56: the windows of parts are no longer than their
+/// flight.
+#[test]
+fn short_frames_without_their_tag_are_in_time() {
+    let frames: String = (0..100).map(|number| format!("{},60\n", 400 * number)).collect();
+    let trace = |name: &str, from: &str, to: &str| {
+        format!(
+            "[[traffic]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\npattern = \"trace\"\nframes = \"t.csv\"\n"
+        )
+    };
+    // Frames reach a leaf, and leave it, when a window begins.
+    let network = NETWORK.replace("up[1-2]", "up1").replace("p[1-3]\"]", "p[1-3]\"]\ncable_m = 20")
+        + &trace("a", "h1", "h4")
+        + &trace("b", "h4", "h1");
+    let load = &mut |path: &str| Ok(if path == "t.csv" { frames.clone() } else { LEAF.to_owned() });
+    let scenario = sim::scenario::parse("x.toml", &network, load).unwrap();
+    let whole = run(&scenario);
+    assert_all_arrived(&whole, "short");
+    assert!(lab::run_in_parts(&scenario, 2) == whole, "the native VLAN crosses between the parts untagged");
+}
+
+/// The trunk that remains after a cut does not carry VLAN 20.
+#[test]
+fn paths_after_a_cut_are_checked_too() {
+    let leaf = LEAF.replace(
+        "vlan = { mode = \"trunk\", allowed = \"10-30\", pvid = 10 }\n[port.up2]",
+        "vlan = { mode = \"trunk\", allowed = \"10-15\", pvid = 10 }\n[port.up2]",
+    );
+    assert_ne!(leaf, LEAF);
+    let fault = "[[fault]]\nat = \"50us\"\nlink-down = \"leaf1.up2\"\n";
+    let route = "[[fault]]\nat = \"50us\"\nroute = { switch = \"leaf1\", to = \"h5\", port = \"up1\" }\n";
+    let first = "[[route]]\nswitch = \"leaf1\"\nto = \"h5\"\nport = \"up2\"\n[[route]]\nswitch = \"leaf2\"\nto = \"h2\"\nport = \"up2\"\n";
+    let with = |settings: &str, faults: &str| {
+        let network = format!("{NETWORK}{}{faults}", traffic("t", "\"h2\"", "\"h5\"", ""));
+        parse(settings, &network, &leaf).err().unwrap_or_default()
+    };
+    assert_eq!(with("", first), "");
+    assert_eq!(with("", &format!("{first}{fault}")), "", "the routes stay");
+    let why = with("", &format!("{first}{route}"));
+    assert!(why.contains("of the frames from h2 to h5 at 50us: leaf1.up1 has not VLAN 20"), "{why}");
+    let why = with("convergence = \"10us\"\n", fault);
+    assert!(why.contains("leaf1.up1 has not VLAN 20"), "{why}");
+}
+
+/// Two hosts and a cable: no switch is there to remove a tag.
+#[test]
+fn hosts_on_one_cable_need_one_vlan() {
+    let network = |vlan: &str| {
+        format!(
+            "duration = \"1ms\"\n[host.a]\nvlan = 7\n[host.b]\n{vlan}\n\
+             [[link]]\nends = [\"a\", \"b\"]\nspeed = \"1G\"\n{}",
+            traffic("t", "\"a\"", "\"b\"", "")
+        )
+    };
+    let scenario = parse("", &network("vlan = 7"), "").unwrap_or_else(|why| panic!("{why}"));
+    assert_all_arrived(&run(&scenario), "cable");
+    let why = parse("", &network(""), "").err().unwrap_or_default();
+    assert!(why.contains("a sends frames of VLAN 7, which the receiver does not accept"), "{why}");
+}
