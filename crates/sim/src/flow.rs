@@ -33,7 +33,7 @@ use crate::trace::int_log::IntLog;
 /// blocked.
 const BURST_FRAMES: u64 = 8;
 
-/// Messages behind one that lacks a frame, which is taken to be lost then.
+/// Messages behind one that lacks a frame; more move that one to `Receiver::overtaken`.
 const MAX_OPEN_MESSAGES: usize = 4096;
 /// Length of the shortest frame with a tag, without FCS.
 const MIN_FRAME_BYTES: u64 = 64;
@@ -144,6 +144,9 @@ pub(crate) struct Receiver {
     /// them.
     messages: VecDeque<Message>,
     first_message: u64,
+    /// Messages before `first_message` that lack a frame, each with its number, by the number after
+    /// its last frame.
+    overtaken: BTreeMap<u64, (u64, Message)>,
     /// The number after the highest frame number that has arrived.
     next_number: u64,
     /// Numbers below `next_number` that have not arrived: the end of each range, by its beginning.
@@ -181,6 +184,17 @@ pub(crate) struct Message {
     received_frames: u64,
 }
 
+impl Message {
+    fn is_complete(&self) -> bool {
+        self.received_frames >= self.end - self.begin
+    }
+
+    /// Describes it as the message with this number in its flow.
+    fn report(&self, number: u64) -> ReportedMessage {
+        ReportedMessage { number, bytes: self.bytes, begun_at: self.begun_at }
+    }
+}
+
 /// A message as its receiver reports it: one that arrived completely, or has not at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReportedMessage {
@@ -197,8 +211,11 @@ pub(crate) struct ReceiveOutcome {
     pub(crate) sends_cnp: bool,
     /// The message that the frame completed.
     pub(crate) completed: Option<ReportedMessage>,
-    /// False if the frame counts for nothing: it was discarded, or had arrived before.
+    /// False if the frame counts for nothing: it was discarded, or had arrived before and is
+    /// acknowledged.
     pub(crate) counts: bool,
+    /// False if the frame was discarded, or had arrived before.
+    pub(crate) is_new: bool,
     /// The acknowledgment that is to be sent.
     pub(crate) ack: Option<AckContent>,
 }
@@ -540,7 +557,7 @@ impl Flow {
         if receiver.retransmission == Some(Retransmission::GoBackN) && number > receiver.next_number {
             let is_first = !std::mem::replace(&mut receiver.is_nak_sent, true);
             let ack = is_first.then(|| AckContent::new(receiver.next_number, frame, marked, true));
-            return ReceiveOutcome { sends_cnp, completed: None, counts: false, ack };
+            return ReceiveOutcome { sends_cnp, completed: None, counts: false, is_new: false, ack };
         }
         // A repetition of what has arrived does not end the gap that was reported.
         receiver.is_nak_sent &= number != receiver.next_number;
@@ -552,7 +569,7 @@ impl Flow {
         receiver.measured_bytes += if counts && now >= receiver.measured_from { line_bytes } else { 0 };
         let completed = if is_new { receiver.complete(number) } else { None };
         let ack = receiver.retransmission.map(|_| AckContent::new(receiver.expected(), frame, marked, false));
-        ReceiveOutcome { sends_cnp, completed, counts, ack }
+        ReceiveOutcome { sends_cnp, completed, counts, is_new, ack }
     }
 }
 
@@ -615,9 +632,9 @@ impl Receiver {
 
     /// The messages that are expected and not complete.
     pub(crate) fn open_messages(&self) -> impl Iterator<Item = ReportedMessage> + '_ {
-        let open = self.messages.iter().zip(self.first_message..);
-        open.filter(|(message, _)| message.received_frames < message.end - message.begin)
-            .map(|(&Message { bytes, begun_at, .. }, number)| ReportedMessage { number, bytes, begun_at })
+        let overtaken = self.overtaken.values().map(|(number, message)| (*number, message));
+        let open = overtaken.chain((self.first_message..).zip(&self.messages));
+        open.filter(|(_, message)| !message.is_complete()).map(|(number, message)| message.report(number))
     }
 
     /// True if frame `number` has not arrived.
@@ -629,7 +646,11 @@ impl Receiver {
     /// Accounts for frame `number`, a new one. Returns its message if that is complete now.
     #[inline]
     fn complete(&mut self, number: u64) -> Option<ReportedMessage> {
-        let front = self.messages.front().filter(|front| number >= front.begin)?;
+        let front = self.messages.front();
+        if !self.overtaken.is_empty() && front.is_none_or(|front| number < front.begin) {
+            return self.complete_overtaken(number);
+        }
+        let front = front.filter(|front| number >= front.begin)?;
         let index = if number < front.end {
             0
         } else {
@@ -637,22 +658,37 @@ impl Receiver {
         };
         let message = self.messages.get_mut(index)?;
         message.received_frames += 1;
-        if message.received_frames < message.end - message.begin {
+        if !message.is_complete() {
             return None;
         }
-        let &mut Message { bytes, begun_at, .. } = message;
-        let completed = ReportedMessage { number: self.first_message + index as u64, bytes, begun_at };
-        let is_complete = |message: &Message| message.received_frames == message.end - message.begin;
-        // A message that lacks a lost frame stays, but not for long. Those that nothing has arrived
-        // of, or of a later one, are not lost: they wait at the sender.
+        let completed = message.report(self.first_message + index as u64);
+        // A message that lacks a lost frame does not keep the complete ones behind it for long.
+        // Those that nothing has arrived of, or of a later one, wait at the sender.
         let next = self.next_number;
         let is_overtaken = |message: &Message| message.begin < next;
-        while self.messages.front().is_some_and(is_complete)
+        while self.messages.front().is_some_and(Message::is_complete)
             || self.messages.get(MAX_OPEN_MESSAGES).is_some_and(is_overtaken)
         {
-            self.messages.pop_front();
+            let front = self.messages.pop_front()?;
+            if !front.is_complete() {
+                self.overtaken.insert(front.end, (self.first_message, front));
+            }
             self.first_message += 1;
         }
+        Some(completed)
+    }
+
+    /// Accounts for frame `number` of a message that many others have overtaken. Returns the
+    /// message if that is complete now.
+    #[cold]
+    fn complete_overtaken(&mut self, number: u64) -> Option<ReportedMessage> {
+        let (&end, (index, message)) = self.overtaken.range_mut(number + 1..).next()?;
+        if number < message.begin {
+            return None;
+        }
+        message.received_frames += 1;
+        let completed = message.is_complete().then(|| message.report(*index))?;
+        self.overtaken.remove(&end);
         Some(completed)
     }
 }
@@ -693,6 +729,31 @@ mod tests {
             assert_eq!(flow.next_due(), Some(now + of_ns(20_000)));
             now += of_ns(20_000);
         }
+    }
+
+    /// Of 5000 messages of two frames the first, third and last lack one each. The third is
+    /// repaired late, when thousands have overtaken it.
+    #[test]
+    fn overtaken_messages_stay_unfinished_or_complete_late() {
+        let mut flow = flow(Retransmission::Selective, None);
+        for _ in 0..5000 {
+            let message = flow.push_message(2000, 0);
+            flow.expect_message(message);
+        }
+        let open = |flow: &Flow| -> Vec<u64> {
+            flow.receiver.open_messages().map(|message| message.number).collect()
+        };
+        assert_eq!(open(&flow).len(), 5000);
+        let lost = [1, 4, 9999];
+        for number in (0..10_000).filter(|number| !lost.contains(number)) {
+            flow.receive((number, 0), false, 1000, 0);
+        }
+        assert!(flow.receiver.messages.len() <= MAX_OPEN_MESSAGES, "{}", flow.receiver.messages.len());
+        assert_eq!(open(&flow), [0, 2, 4999]);
+        let completed = flow.receive((4, 1), false, 1000, 0).completed;
+        assert_eq!(completed.map(|message| (message.number, message.bytes)), Some((2, 2000)));
+        assert_eq!(flow.receive((4, 1), false, 1000, 0).completed, None, "a copy");
+        assert_eq!(open(&flow), [0, 4999]);
     }
 
     fn flow(retransmission: Retransmission, transport: Option<TransportSettings>) -> Flow {

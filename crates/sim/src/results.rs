@@ -19,9 +19,10 @@ pub struct Results {
     pub seed: u64,
     /// Virtual time that has passed.
     pub duration_ns: Nanos,
-    /// Throughput, fairness, messages, latency, queue lengths, link utilization, and the number and
-    /// time of XOFF episodes and pauses are measured from this time on. Expectations of these
-    /// numbers, and all counts of frames, are of the whole run.
+    /// Throughput, fairness, completion times, latency, queue lengths, link utilization, and the
+    /// number and time of XOFF episodes and pauses are measured from this time on. Of the whole run
+    /// are the counts of frames and messages, and expectations of these, of pauses and of XOFF
+    /// episodes; other expectations are of what was measured.
     pub warmup_ns: Nanos,
     /// Frames that arrived at a switch, PFC included: a measure of the work done.
     pub frame_hops: u64,
@@ -384,8 +385,11 @@ pub struct Series {
     /// Messages that began after the warm-up and arrived completely, in the order of their arrival:
     /// the first million or so.
     pub completions: Vec<MessageSpan>,
-    /// Messages that began after the warm-up and had not arrived completely at the end, by flow.
+    /// Messages that began after the warm-up and had not arrived completely at the end, by flow:
+    /// the first million or so.
     pub unfinished: Vec<MessageSpan>,
+    /// Number of such messages, beyond those in `unfinished` as well.
+    pub unfinished_count: u64,
     /// Egress queues and lossy groups that held cells, if they were recorded.
     pub occupancy: Vec<OccupancySeries>,
 }

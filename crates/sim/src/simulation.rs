@@ -392,7 +392,7 @@ impl<'s> Simulation<'s> {
                 if let Some(log) = &mut self.links.latency {
                     log.arrived(number, frame, now);
                 }
-                self.flows[number].receiver.bytes += u64::from(len);
+                self.flows[number].receiver.bytes += if seen.is_new { u64::from(len) } else { 0 };
                 self.record.arrived(traffic, len, line_bytes, now);
                 if let Some(message) = seen.completed {
                     self.completed(traffic, number, message);

@@ -30,6 +30,7 @@ use crate::scenario::{FaultKind, Forwarding, LinkEnd, NodeKind, Scenario};
 use crate::simulation::{LldpEnd, NodeIndex, Simulation, routes_of};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
+use crate::trace::MAX_SPANS;
 
 impl Simulation<'_> {
     /// Ends the run at the current time. Returns its results.
@@ -50,7 +51,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
     let imbalances = imbalances(simulation, &snapshots, (&in_network, astray));
     let scenario = simulation.scenario;
     let routes = routes_of(scenario);
-    simulation.record.series.unfinished = unfinished(simulation);
+    (simulation.record.series.unfinished, simulation.record.series.unfinished_count) = unfinished(simulation);
     set_message_totals(simulation, &routes);
     let flows = flow_outcomes(simulation, &routes, &in_network);
     let mut outcome = Results {
@@ -231,13 +232,16 @@ fn flow_outcomes(simulation: &Simulation, routes: &Routes, in_network: &[u64]) -
     simulation.flows.iter().zip(in_network).zip(slowdowns).map(flow_outcome).collect()
 }
 
-/// Returns the messages of the measuring window that have not arrived completely.
-fn unfinished(simulation: &Simulation) -> Vec<MessageSpan> {
+/// Returns the first messages of the measuring window that have not arrived completely, and the
+/// number of all of them.
+fn unfinished(simulation: &Simulation) -> (Vec<MessageSpan>, u64) {
     let measured_from = of_ns(simulation.scenario.warmup_ns);
-    let mut all = Vec::new();
+    let (mut first, mut count) = (Vec::new(), 0);
     for (number, flow) in simulation.flows.iter().enumerate() {
         let open = flow.receiver.open_messages().filter(|message| message.begun_at >= measured_from);
-        all.extend(open.map(|message| MessageSpan {
+        let open = open.inspect(|_| count += 1);
+        let kept = MAX_SPANS - first.len();
+        let spans = open.enumerate().filter(|(index, _)| *index < kept).map(|(_, message)| MessageSpan {
             traffic: flow.traffic,
             flow: number,
             number: message.number,
@@ -246,9 +250,10 @@ fn unfinished(simulation: &Simulation) -> Vec<MessageSpan> {
             to_ns: simulation.links.now / NS,
             ideal_ns: 0.0,
             retransmitted_frames: 0,
-        }));
+        });
+        first.extend(spans);
     }
-    all
+    (first, count)
 }
 
 /// Sets the ideal times of the messages, and their retransmissions.

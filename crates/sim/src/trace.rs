@@ -25,7 +25,7 @@ use crate::time::{NEVER, NS, Picos, of_ns};
 use switch::pfc::rx::quanta_ns;
 
 /// Spans of each kind that are kept for plots; totals cover all of them.
-const MAX_SPANS: usize = 1 << 20;
+pub(crate) const MAX_SPANS: usize = 1 << 20;
 
 /// All records of a run.
 #[derive(Debug)]

@@ -20,10 +20,10 @@ mod tables;
 mod threads;
 mod truncate;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use config::read::toml_document::parse_units;
 use sim::scenario::TIMES;
@@ -224,11 +224,8 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
             arguments.file.display()
         )));
     }
-    let Arguments { flows, messages, latency, links, groups, queues, series, .. } = arguments;
-    [flows, messages, latency, links, groups, queues, series]
-        .into_iter()
-        .flatten()
-        .try_for_each(|file| tables::create(file))?;
+    refuse_shared_files(arguments)?;
+    arguments.tables().try_for_each(|(_, file)| tables::create(file))?;
     let CompletedRun { outcome, wall, captures } = run_on_cores(&scenario, arguments)?;
     let plots::Written { mut files, missing } = match &arguments.plots {
         Some(folder) => plots::write(&outcome, folder)?,
@@ -241,8 +238,11 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
     }
     if let Some(file) = &arguments.messages {
         let missing = tables::write_messages(&outcome, file)?;
-        if missing > 0 {
-            eprintln!("sluice: {} lacks the last {missing} messages: it holds a million", file.display());
+        for (missing, which) in missing.into_iter().zip(["arrived", "had not arrived at the end"]) {
+            if missing > 0 {
+                let file = file.display();
+                eprintln!("sluice: {file} lacks {missing} messages that {which}: it holds a million of them");
+            }
         }
         files.push(file.clone());
     }
@@ -253,7 +253,7 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         }
         files.push(file.clone());
     }
-    type WriteTable = fn(&sim::Results, &std::path::Path) -> Result<()>;
+    type WriteTable = fn(&sim::Results, &Path) -> Result<()>;
     let tables: [(&Option<PathBuf>, WriteTable); 4] = [
         (&arguments.latency, tables::write_latency),
         (&arguments.links, tables::write_links),
@@ -283,6 +283,44 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
     }
 }
 
+impl Arguments {
+    /// The tables that are to be written: the option of each, and its file.
+    fn tables(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let tables = [
+            ("--flows", &self.flows),
+            ("--messages", &self.messages),
+            ("--latency", &self.latency),
+            ("--links", &self.links),
+            ("--groups", &self.groups),
+            ("--queues", &self.queues),
+            ("--series", &self.series),
+        ];
+        tables.into_iter().filter_map(|(option, file)| Some((option, file.as_deref()?)))
+    }
+}
+
+/// Refuses a file that is to hold more than one table or capture: the last would overwrite the
+/// others.
+fn refuse_shared_files(arguments: &Arguments) -> Result<()> {
+    const PCAP: &str = "--pcap";
+    let captures = arguments.pcap.iter().map(|(_, file)| (PCAP, &**file));
+    let mut known: Vec<(&str, PathBuf)> = Vec::new();
+    for (option, file) in arguments.tables().chain(captures) {
+        // ./a.csv is a.csv.
+        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+        if let Some((other, _)) = known.iter().find(|(_, other)| *other == absolute) {
+            let both = match (*other == PCAP, option == PCAP) {
+                (true, true) => "two links",
+                (false, false) => "two tables",
+                _ => "a table and a link",
+            };
+            bail!("{option}: {} is to hold {both}: give each a file of its own", file.display());
+        }
+        known.push((option, absolute));
+    }
+    Ok(())
+}
+
 /// Runs a scenario on one core or several.
 fn run_on_cores(scenario: &sim::Scenario, arguments: &Arguments) -> Result<CompletedRun> {
     let Arguments { pcap, quiet, threads, series, .. } = arguments;
@@ -305,6 +343,30 @@ mod tests {
         );
         for wrong in ["h1", "=file", "h1=", ""] {
             assert!(capture_of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn each_table_and_capture_has_a_file_of_its_own() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let refused = |options: &[&str]| {
+            let line = ["sim", "a.toml"].iter().chain(options);
+            let line = <Line as clap::Parser>::parse_from(line);
+            refuse_shared_files(&line.arguments).err().map(|error| error.to_string())
+        };
+        assert_eq!(refused(&["--flows", "a.csv", "--messages", "b.csv", "--pcap", "h1=h1.pcapng"]), None);
+        for (options, option, both) in [
+            (["--flows", "a.csv", "--messages", "./a.csv"], "--messages: ./a.csv", "two tables"),
+            (["--series", "a", "--queues", "a"], "--series: a", "two tables"),
+            (["--pcap", "h1=a", "--pcap", "h2=a"], "--pcap: a", "two links"),
+            (["--pcap", "h1=a", "--links", "a"], "--pcap: a", "a table and a link"),
+        ] {
+            let why = format!("{option} is to hold {both}: give each a file of its own");
+            assert_eq!(refused(&options), Some(why));
         }
     }
 

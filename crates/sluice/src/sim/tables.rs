@@ -26,13 +26,17 @@ pub fn write_flows(outcome: &Results, file: &Path) -> Result<()> {
 }
 
 /// Writes the messages that began after the warm-up: those that arrived, in the order of their
-/// arrival, and those that did not. Returns how many are missing, as only the first million or so
-/// are kept of those that arrived.
-pub fn write_messages(outcome: &Results, file: &Path) -> Result<u64> {
+/// arrival, and those that did not. Returns how many are missing of those that arrived and of those
+/// that did not, as only the first million or so of each are kept.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_messages(outcome: &Results, file: &Path) -> Result<[u64; 2]> {
     messages(outcome, &message_rows(outcome)).write(file)?;
     let measured = outcome.traffic.iter().filter_map(|traffic| traffic.completion);
     let all: u64 = measured.map(|completion| completion.messages).sum();
-    Ok(all - outcome.series.completions.len() as u64)
+    let series = &outcome.series;
+    Ok([all - series.completions.len() as u64, series.unfinished_count - series.unfinished.len() as u64])
 }
 
 /// Writes the latency of each traffic, and of each traffic in each switch, by the port where it
