@@ -1,5 +1,5 @@
 //! What had been counted when the measuring window began, of the times that only the window counts
-//! for: link directions busy, groups in XOFF, queues and hosts paused.
+//! for: link directions busy, groups in XOFF, queues, hosts and whole ports paused.
 //!
 //! Rule: an episode or a pause that began before the window counts for its time in the window, and
 //! not for the number of those that began.
@@ -34,6 +34,8 @@ struct PortBaseline {
     /// Pauses of queues, and of priorities.
     queues: Spans,
     priorities: Spans,
+    /// Pauses of the whole port, by 802.3x PAUSE.
+    link_pauses: (u64, Nanos),
 }
 
 impl PortBaseline {
@@ -45,10 +47,14 @@ impl PortBaseline {
             groups: spans(&|p| port.groups.get(p).map(|group| (group.xoff_episodes, group.xoff_ns))),
             queues: spans(&|q| port.queues.get(q).map(|queue| (queue.pauses, queue.paused_ns))),
             priorities: spans(&|p| port.priorities.get(p).map(|of| (of.pauses, of.paused_ns))),
+            link_pauses: (port.link_pauses, port.link_paused_ns),
         }
     }
 
     fn subtract_from(&self, port: &mut PortSnapshot) {
+        let (pauses, ns) = self.link_pauses;
+        port.link_pauses -= pauses;
+        port.link_paused_ns -= ns;
         for (group, (episodes, ns)) in port.groups.iter_mut().zip(self.groups) {
             group.xoff_episodes -= episodes;
             group.xoff_ns -= ns;
@@ -138,5 +144,22 @@ fn spans_of((counts, times): ([u64; PRIORITIES], [Nanos; PRIORITIES])) -> Spans 
 fn swap<T>(own: &mut [T], theirs: &mut [T], index: usize) {
     if let (Some(own), Some(theirs)) = (own.get_mut(index), theirs.get_mut(index)) {
         std::mem::swap(own, theirs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_of_the_whole_port_are_those_of_the_window() {
+        let at = |link_pauses, link_paused_ns| PortSnapshot {
+            link_pauses,
+            link_paused_ns,
+            ..PortSnapshot::default()
+        };
+        let mut port = at(3, 500);
+        PortBaseline::new(&at(1, 200)).subtract_from(&mut port);
+        assert_eq!((port.link_pauses, port.link_paused_ns), (2, 300));
     }
 }
