@@ -4,7 +4,8 @@
 //! ```toml
 //! title    = "incast"              # default: the file's name without .toml
 //! duration = "20ms"                # required; units: ns, us, ms, s, as "1.5us"; at most 1000s
-//! warmup   = "1ms"                 # throughput, fairness and messages count from then; default: 0
+//! warmup   = "1ms"                 # default: 0. Throughput, fairness, completion times, latency,
+//!                                  # queue lengths, utilization, XOFF and pauses count from then
 //! seed     = 1                     # of random numbers; default: 0
 //! sample   = "20us"                # time between two points of a plot; default: duration / 500
 //! latency  = false                 # measures the latency of frames, by traffic and switch

@@ -55,7 +55,8 @@ const AFTER_HELP: &str = "\
 The scenario runs as it is, and then with other thresholds of its no-drop priorities: at most 15
 runs. All configurations that it names are changed alike, each in proportion to its own buffer.
 What is found holds for this traffic. For cables and frames, `sluice headroom` computes the worst
-case, which headroom should not be below.
+case, which headroom should not be below. In a scenario with `warmup`, time in XOFF, episodes and
+throughput count from its end on, and lost frames in the whole run.
 
 JSON: title, lossless, files[] (file, lines[]: what to write into it), before and after
 (no_drop_lost, xoff_ns, xoff_episodes, headroom_peak_cells, throughput_bps), trials[] in their

@@ -143,8 +143,9 @@ cells); of other groups group_cells and of queues queue_cells (the most), if the
 traffic throughput_bps; and a row for each pause, from time_ns on for pause_ns.
 
 With `warmup`, throughput, fairness, messages, latency, queue lengths, busy_percent, and number and
-time of XOFF episodes and pauses count from its end on. Counts of frames, drops and peaks, --series
-and expectations of pauses and XOFF episodes are of the whole run.
+time of XOFF episodes and pauses count from its end on, and so do expectations of throughput and
+slowest_completion. Counts of frames, drops and peaks, --series and all other expectations, of
+pauses and XOFF episodes too, are of the whole run.
 
 JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,

@@ -18,6 +18,7 @@ const MAX_ENDS: usize = 10;
 pub fn text(outcome: &Results, wall: Duration) -> String {
     let sections = [
         head(outcome, wall),
+        window(outcome),
         traffic(&outcome.traffic),
         messages(&outcome.traffic),
         hotspots::ports(outcome),
@@ -42,6 +43,17 @@ fn head(outcome: &Results, wall: Duration) -> String {
         in_words(outcome.frame_hops as f64 / seconds),
         outcome.seed
     )
+}
+
+/// Describes from when the tables count, if there is a warm-up.
+fn window(outcome: &Results) -> String {
+    match outcome.warmup_ns {
+        0 => String::new(),
+        ns => format!(
+            "From {} on: bit/s, fairness, completion times, busy links, XOFF, pauses. All else: whole run.",
+            time(ns)
+        ),
+    }
 }
 
 /// Formats the frames of each traffic.
@@ -171,6 +183,15 @@ mod tests {
     #[test]
     fn of_a_large_fabric_in_trouble() {
         insta::assert_snapshot!(text(&sample::fabric(), Duration::from_secs(80)));
+    }
+
+    #[test]
+    fn a_warm_up_is_in_the_summary() {
+        let outcome = Results { warmup_ns: 1_500_000, ..sample::incast() };
+        let text = text(&outcome, Duration::from_secs(1));
+        let line = text.lines().nth(3).unwrap_or_default();
+        assert!(line.starts_with("From 1.5 ms on: bit/s, "), "{line}");
+        assert!(line.chars().count() <= 100, "{line}");
     }
 
     /// A terminal of 100 columns shows every line completely, including long names and large
