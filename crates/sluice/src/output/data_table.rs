@@ -89,19 +89,25 @@ impl<'r, R> DataTable<'r, R> {
         self.with(name, Values::Floats(values, decimals.into()))
     }
 
-    /// Adds a column of settings' values. They are numbers if all of them are, and are written as
-    /// a number is.
-    pub fn settings(self, name: impl Into<Cow<'r, str>>, value: impl Fn(&'r R) -> Cow<'r, str>) -> Self {
-        let texts: Vec<Cow<str>> = self.rows.iter().map(value).collect();
-        let integers: Vec<Option<u64>> = texts.iter().map(|text| as_number(text)).collect();
-        if integers.iter().all(Option::is_some) {
-            return self.with(name, Values::Integers(integers));
-        }
-        let floats: Vec<Option<f64>> = texts.iter().map(|text| as_number(text)).collect();
-        if floats.iter().all(Option::is_some) {
-            return self.with(name, Values::Floats(floats, None));
-        }
-        self.with(name, Values::Text(texts))
+    /// Adds a column of settings' values, which are some of `all`. They are numbers if all of those
+    /// are, and are written as a number is. So the type does not depend on the rows.
+    pub fn settings(
+        self,
+        name: impl Into<Cow<'r, str>>,
+        all: &[Cow<str>],
+        value: impl Fn(&'r R) -> Cow<'r, str>,
+    ) -> Self {
+        let texts = self.rows.iter().map(value);
+        let values = if all.is_empty() {
+            Values::Text(texts.collect())
+        } else if all.iter().all(|text| as_integer(text).is_some()) {
+            Values::Integers(texts.map(|text| as_integer(&text)).collect())
+        } else if all.iter().all(|text| as_number::<f64>(text).is_some()) {
+            Values::Floats(texts.map(|text| as_number(&text)).collect(), None)
+        } else {
+            Values::Text(texts.collect())
+        };
+        self.with(name, values)
     }
 
     fn with(mut self, name: impl Into<Cow<'r, str>>, values: Values<'r>) -> Self {
@@ -121,7 +127,7 @@ impl<'r, R> DataTable<'r, R> {
     /// Returns the bytes of the table's file.
     ///
     /// # Errors
-    /// The table is too large for Parquet.
+    /// The table, or a whole number in it, is too large for Parquet.
     pub fn bytes(&self, format: TableFormat) -> Result<Vec<u8>> {
         match format {
             TableFormat::Csv => Ok(self.csv().into_bytes()),
@@ -160,10 +166,12 @@ impl<'r, R> DataTable<'r, R> {
                     let values = values.iter().map(|text| Some(&**text).filter(|text| !text.is_empty()));
                     add_column::<ByteArrayType>(&mut group, values.map(|text| text.map(ByteArray::from)))?;
                 }
-                // Counts and times are far below 2^63.
                 Values::Integers(values) => {
-                    let values = values.iter().map(|value| value.map(u64::cast_signed));
-                    add_column::<Int64Type>(&mut group, values)?;
+                    let signed = values.iter().map(|value| value.map(i64::try_from).transpose());
+                    let signed: Vec<Option<i64>> = signed.collect::<Result<_, _>>().map_err(|_| {
+                        ParquetError::General(format!("{} has a number above 2^63 - 1", column.name))
+                    })?;
+                    add_column::<Int64Type>(&mut group, signed.into_iter())?;
                 }
                 Values::Floats(values, _) => {
                     add_column::<DoubleType>(&mut group, values.iter().copied())?;
@@ -216,6 +224,11 @@ impl Values<'_> {
     }
 }
 
+/// Parses a whole number that Parquet can hold as INT64, and that has this text and no other.
+fn as_integer(text: &str) -> Option<u64> {
+    as_number(text).filter(|number| i64::try_from(*number).is_ok())
+}
+
 /// Parses a number that has this text and no other.
 fn as_number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse().ok().filter(|number: &T| number.to_string() == text)
@@ -247,7 +260,7 @@ mod tests {
             .integers("count", |row| row.1)
             .floats("ratio", 1, |row| Some(row.2).filter(|ratio| !ratio.is_nan()))
             .floats("exact", None, |row| row.2)
-            .settings("cable_m", |row| row.3.into());
+            .settings("cable_m", &["10", "300", "5"].map(Cow::from), |row| row.3.into());
         assert_eq!(
             table.csv(),
             "name,count,ratio,exact,cable_m\na,7,0.2,0.25,10\n,,,NaN,300\n\"c,\"\"d\"\"\",9223372036854775807,1000000000000.0,1000000000000,5\n"
@@ -268,8 +281,10 @@ mod tests {
 
     #[test]
     fn settings_are_numbers_if_all_are() {
-        let kind = |rows: &[&str]| {
-            let table = DataTable::new(rows).settings("key", |row| (*row).into());
+        let kind = |all: &[&str]| {
+            let texts: Vec<Cow<str>> = all.iter().map(|text| (*text).into()).collect();
+            // The type is the same with one row, or none.
+            let table = DataTable::new(&all[..all.len().min(1)]).settings("key", &texts, |row| (*row).into());
             match table.columns[0].values {
                 Values::Text(_) => "text",
                 Values::Integers(_) => "integers",
@@ -279,7 +294,19 @@ mod tests {
         assert_eq!(kind(&["10", "20"]), "integers");
         assert_eq!(kind(&["0.5", "20"]), "floats");
         assert_eq!(kind(&["0.50", "20"]), "text", "written as it was");
-        assert_eq!(kind(&["10G", "20"]), "text");
+        assert_eq!(kind(&["20", "10G"]), "text");
+        assert_eq!(kind(&["9223372036854775807", "20"]), "integers");
+        assert_eq!(kind(&["9223372036854775808"]), "text", "beyond INT64");
+        assert_eq!(kind(&[]), "text");
+    }
+
+    #[test]
+    fn numbers_beyond_int64_are_refused() {
+        let rows = [u64::MAX];
+        let table = DataTable::new(&rows).integers("count", |row| *row);
+        let why = format!("{:#}", table.bytes(TableFormat::Parquet).unwrap_err());
+        assert!(why.contains("count has a number above 2^63 - 1"), "{why}");
+        assert_eq!(table.csv(), "count\n18446744073709551615\n");
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl Joined {
                 "run `sluice sweep FILE` with this folder, or their parts, again (point mod N is the part)\n"
                     .to_owned()
             } else {
-                format!("of parts {}. To run these again:\n", ranges(&self.missing_parts))
+                let one_of = if self.rerun.len() > 1 { ", one of" } else { "" };
+                format!("of parts {}. To run these again{one_of}:\n", ranges(&self.missing_parts))
             };
             self.rerun.iter().for_each(|command| text += &format!("    {command}\n"));
         }
@@ -149,7 +150,7 @@ fn table<'r>(
     let mut table =
         DataTable::new(rows).integers("point", |row| row.point as u64).integers("seed", |row| row.seed);
     for (key, name) in description.keys.iter().enumerate() {
-        table = table.settings(&**name, |row| plain(row.values[key]));
+        table = table.settings(&**name, &plain_values(description, key), |row| plain(row.values[key]));
     }
     if of_traffic {
         table = table.text("traffic", |row| &*row.metrics.of);
@@ -194,7 +195,7 @@ fn summary<'r>(
 ) -> DataTable<'r, MetricEstimate<'r>> {
     let mut table = DataTable::new(rows);
     for (key, name) in description.keys.iter().enumerate() {
-        table = table.settings(&**name, |row| plain(row.values[key]));
+        table = table.settings(&**name, &plain_values(description, key), |row| plain(row.values[key]));
     }
     let end = |row: &MetricEstimate, end: usize| row.estimate.interval.map(|interval| interval[end]);
     table
@@ -204,6 +205,11 @@ fn summary<'r>(
         .floats("mean", None, |row| row.estimate.mean)
         .floats("ci95_low", None, move |row| end(row, 0))
         .floats("ci95_high", None, move |row| end(row, 1))
+}
+
+/// Returns all values that the sweep has of a setting: found points may have some of them.
+fn plain_values(description: &Description, key: usize) -> Vec<Cow<'_, str>> {
+    description.values[key].iter().map(|value| plain(value)).collect()
 }
 
 /// Returns a value as written in TOML, a string without quotation marks.

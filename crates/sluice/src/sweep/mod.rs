@@ -94,8 +94,9 @@ summary.csv the mean of each metric over all seeds, with its 95 % confidence int
 (Student's t). With --parquet there are traffic.parquet, network.parquet and summary.parquet, too.
 
 On several machines: `sluice sweep plan` writes scripts whose jobs run --part I/N of the sweep into
-a folder that all of them see, and `sluice sweep collect` joins it, or prints the line that runs
-the missing parts again. The joined bytes are the same.
+a folder that all of them see, and plan.json, in which it keeps number and engines of the parts.
+`sluice sweep collect` joins the folder, or prints lines that run the missing parts again, by
+plan.json; one of them suffices. The joined bytes are the same.
 
 JSON: points, done, missing[] (of all, or of the part), missing_parts[] and rerun[] (of a planned
 sweep: the parts of these points, and commands that run them again, one of which suffices), missed

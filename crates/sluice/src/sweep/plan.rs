@@ -1,6 +1,6 @@
 //! `sluice sweep plan`: the scripts that run a sweep in parts.
 //!
-//! Rule: part I of N is a run of `run-part.sh I`, whatever starts it. Each writes its points into
+//! Rule: `plan.json` keeps how the sweep was divided, for `sluice sweep collect`. Part I of N is a run of `run-part.sh I`, whatever starts it. Each writes its points into
 //! the folder of results, which every machine sees under the same path. Sources: sbatch(1), "Job
 //! array support"; slurm.conf(5), MaxArraySize; Kubernetes, "Indexed Job for parallel processing
 //! with static work assignment".
@@ -186,7 +186,9 @@ pub fn run(arguments: &Arguments) -> Result<(), RunError> {
         write_whole(&manifest, manifest_text(&folder, &mount, &kept, arguments))?;
         written.push(manifest);
     }
-    write_whole(&folder.join(PLAN), serde_json::to_string_pretty(&kept).context("cannot write the plan")?)?;
+    let plan_file = folder.join(PLAN);
+    write_whole(&plan_file, serde_json::to_string_pretty(&kept).context("cannot write the plan")?)?;
+    written.push(plan_file);
     if kept.is_for_slurm && parts > MAX_ARRAY_SIZE {
         eprintln!(
             "sluice: {parts} parts are more than the {MAX_ARRAY_SIZE} tasks that Slurm has as the default limit of an \
