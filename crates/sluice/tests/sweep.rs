@@ -135,8 +135,7 @@ fn a_sweep_of_200_points_goes_on_after_a_kill_and_runs_in_parts() {
     let (code, out, _) = sweep(path, &["collect", "parts"]);
     assert_eq!(code, 1);
     assert!(out.contains("133 of 200 points\n") && out.contains("missing: 1, 4, 7, "), "{out}");
-    let rerun =
-        "of parts 1. To run these again, one of:\n    sbatch --array=1 parts/sweep.sbatch\n    kubectl replace";
+    let rerun = "of parts 1. To run these again, one of:\n    sbatch --array=1 parts/sweep.sbatch\n    kubectl replace";
     assert!(out.contains(rerun) && out.contains("\n    sh parts/run-part.sh 1\n"), "{out}");
     assert!(part("1").wait().unwrap().success());
     let (code, out, _) = sweep(path, &["collect", "parts", "--json"]);

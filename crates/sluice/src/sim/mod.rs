@@ -350,13 +350,13 @@ mod tests {
     #[test]
     fn each_table_and_capture_has_a_file_of_its_own() {
         #[derive(clap::Parser)]
-        struct Line {
+        struct CommandLine {
             #[command(flatten)]
             arguments: Arguments,
         }
         let refused = |options: &[&str]| {
             let line = ["sim", "a.toml"].iter().chain(options);
-            let line = <Line as clap::Parser>::parse_from(line);
+            let line = <CommandLine as clap::Parser>::parse_from(line);
             refuse_shared_files(&line.arguments).err().map(|error| error.to_string())
         };
         assert_eq!(refused(&["--flows", "a.csv", "--messages", "b.csv", "--pcap", "h1=h1.pcapng"]), None);

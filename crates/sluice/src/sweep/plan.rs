@@ -1,9 +1,10 @@
 //! `sluice sweep plan`: the scripts that run a sweep in parts.
 //!
-//! Rule: `plan.json` keeps how the sweep was divided, for `sluice sweep collect`. Part I of N is a run of `run-part.sh I`, whatever starts it. Each writes its points into
-//! the folder of results, which every machine sees under the same path. Sources: sbatch(1), "Job
-//! array support"; slurm.conf(5), MaxArraySize; Kubernetes, "Indexed Job for parallel processing
-//! with static work assignment".
+//! Rule: `plan.json` keeps how the sweep was divided, for `sluice sweep collect`. Part I of N is a
+//! run of `run-part.sh I`, whatever starts it. Each writes its points into the folder of results,
+//! which every machine sees under the same path. Sources: sbatch(1), "Job array support";
+//! slurm.conf(5), MaxArraySize; Kubernetes, "Indexed Job for parallel processing with static work
+//! assignment".
 
 use std::collections::BTreeSet;
 use std::fs;
