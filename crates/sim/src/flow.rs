@@ -420,7 +420,9 @@ impl Flow {
     pub(crate) fn take(&mut self, now: Picos) -> (u64, bool) {
         let acked = self.sender.acked.as_mut();
         if let Some((number, len)) = acked.and_then(|acked| acked.window.send_lost(instant(now))) {
-            self.set_packet(number, len);
+            let window = self.sender.acked.as_ref().map(|acked| &acked.window);
+            let repetitions = window.map_or(0, |window| window.repetitions(number));
+            self.set_packet(number, len, repetitions);
             self.space(len, now);
             self.sender.retransmissions.add(number);
             return (number, false);
@@ -433,7 +435,7 @@ impl Flow {
             None if self.sender.left_frames == u64::MAX => self.packet.len,
             None => self.next_len(number),
         };
-        self.set_packet(number, len);
+        self.set_packet(number, len, 0);
         if let Some(acked) = &mut self.sender.acked {
             acked.window.send_new(len, instant(now));
         }
@@ -457,12 +459,10 @@ impl Flow {
         (number, true)
     }
 
-    /// Sets the frame that is sent.
+    /// Sets the frame that is sent, and how often it was sent before.
     #[inline]
-    fn set_packet(&mut self, number: u64, len: u16) {
+    fn set_packet(&mut self, number: u64, len: u16, repetitions: u32) {
         self.sends_short = len != self.packet.len;
-        let window = self.sender.acked.as_ref().map(|acked| &acked.window);
-        let repetitions = window.map_or(0, |window| window.repetitions(number));
         if self.sends_short {
             self.short_packet = Packet::data(&PacketHeaders { len, ..self.headers });
             self.short_packet.set_number(number, repetitions);

@@ -23,7 +23,7 @@ use crate::flow::{Flow, Message, ReportedMessage};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links, Mail};
 use crate::packet::{AckContent, CARRIED_BYTES, Content, Packet, PacketHeaders, host_mac, vid_in, vid_of};
-use crate::routes::vlans::Vlans;
+use crate::routes::vlans::{HostVlans, Vlans};
 use crate::routes::{Routes, base_rtt_ns};
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Pattern, Route, Scenario, Start, Traffic};
 use crate::switch_node::SimSwitch;
@@ -81,7 +81,7 @@ pub struct Simulation<'s> {
     pub(crate) negotiation: Negotiation,
     /// Static entries that faults have set.
     changed_routes: Vec<Route>,
-    vlans: Vlans,
+    vlans: HostVlans,
     pub(crate) events: u64,
     /// Of these, the events of the whole network.
     pub(crate) global_events: u64,
@@ -105,13 +105,13 @@ impl<'s> Simulation<'s> {
         for line in &mut wires.directions {
             line.other_part = parts.other(line.to.node).filter(|_| parts.owns(line.from.node));
         }
-        let vlans = Vlans::new(&scenario.nodes, &scenario.links);
+        let vlans = Vlans::new(&scenario.nodes, &scenario.links).of_hosts();
         let (mut node_indices, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
             match kind {
                 NodeKind::Switch(settings) => {
                     node_indices.push(NodeIndex::Switch(devices.len()));
-                    let known = vlans.known_at(node);
+                    let known = vlans.vids_at(node);
                     devices.push(SimSwitch::new((devices.len(), node), settings, scenario, &known, &wires));
                 }
                 NodeKind::Host(settings) => {
@@ -195,7 +195,7 @@ impl<'s> Simulation<'s> {
 
     /// Returns the address under which a switch knows a host.
     fn address_at(&self, switch: usize, host: usize) -> StaticAddress {
-        StaticAddress { mac: host_mac(host), vid: self.vlans.at(switch, host) }
+        StaticAddress { mac: host_mac(host), vid: self.vlans.vid_at(switch, host) }
     }
 
     fn set_route(&mut self, Route { switch, host, port }: Route) {

@@ -215,7 +215,8 @@
 //! host_cable_m = 3          # default: 0
 //! fabric_cable_m = 30       # default: 0
 //! config = "switch.toml"    # daemon configuration of all switches, without ports; default:
-//!                           # priority 3 is no-drop. By role: { leaf = "a.toml", spine = "b.toml" }
+//!                           # priority 3 is no-drop. By role:
+//!                           # { leaf = "a.toml", spine = "b.toml" }
 //!
 //! kind = "fat-tree"         # edgeE.hN, edgeE.upN – aggA.downN, aggA.upN – coreC.pN
 //! k = 4                     # ports of each switch

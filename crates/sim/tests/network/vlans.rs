@@ -160,7 +160,7 @@ fn mistakes_name_the_port_and_the_cure() {
     let between = NETWORK.to_owned() + &traffic("t", "\"h1\"", "\"h5\"", "");
     assert_eq!(
         refused(&between, LEAF),
-        "x.toml:16:1: traffic: of the frames from h1 to h5: leaf1.p1 has them in VLAN 10, and the receiver is in 20; \
+        "x.toml:16:1: traffic: of the frames from h1 to h5: leaf1.p1 puts them into VLAN 10, and the receiver is in 20; \
          give the ports on their way one VLAN"
     );
     let within = NETWORK.to_owned() + &within_vlans("");
@@ -181,7 +181,7 @@ fn mistakes_name_the_port_and_the_cure() {
             LEAF.to_owned(),
             "leaf1.p1 of h1 does not accept frames of VLAN 20",
         ),
-        (within.clone(), LEAF.replace("\"10-30\" }", "\"10-19\" }"), "leaf1.up2 has not VLAN 20"),
+        (within.clone(), LEAF.replace("\"10-30\" }", "\"10-19\" }"), "leaf1.up2 is not a member of VLAN 20"),
         (
             within.replace("[\"leaf1.up[1-2]\", \"leaf2.up[1-2]\"]", "[\"leaf1.up1\", \"leaf2.up2\"]"),
             LEAF.to_owned(),
@@ -191,7 +191,7 @@ fn mistakes_name_the_port_and_the_cure() {
     for (network, leaf, expected) in pairs {
         let why = refused(&network, &leaf);
         match expected {
-            "" => assert!(why.contains("has them in VLAN"), "h3 is in VLAN 10 then: {why}"),
+            "" => assert!(why.contains("puts them into VLAN"), "h3 is in VLAN 10 then: {why}"),
             expected => assert!(why.contains(expected), "{expected}: {why}"),
         }
     }
@@ -254,9 +254,12 @@ fn paths_after_a_cut_are_checked_too() {
     assert_eq!(with("", first), "");
     assert_eq!(with("", &format!("{first}{fault}")), "", "the routes stay");
     let why = with("", &format!("{first}{route}"));
-    assert!(why.contains("of the frames from h2 to h5 at 50us: leaf1.up1 has not VLAN 20"), "{why}");
+    assert!(
+        why.contains("of the frames from h2 to h5 at 50us: leaf1.up1 is not a member of VLAN 20"),
+        "{why}"
+    );
     let why = with("convergence = \"10us\"\n", fault);
-    assert!(why.contains("leaf1.up1 has not VLAN 20"), "{why}");
+    assert!(why.contains("leaf1.up1 is not a member of VLAN 20"), "{why}");
 }
 
 /// Two hosts and a cable: no switch is there to remove a tag.
