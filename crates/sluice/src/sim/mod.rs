@@ -63,8 +63,8 @@ pub struct Arguments {
     /// Write a table of all flows.
     #[arg(long, value_name = "FILE")]
     flows: Option<PathBuf>,
-    /// Write a table of the messages that arrived, with the slowdown against a message that is
-    /// alone in the network.
+    /// Write a table of messages, with the slowdown against a message that is alone in the
+    /// network.
     #[arg(long, value_name = "FILE")]
     messages: Option<PathBuf>,
     /// Write a table of latencies: of each traffic, and in each switch. The scenario has
