@@ -278,10 +278,10 @@ impl Host {
 
     /// Honors a PFC or PAUSE frame received on one of its ports, numbered among the ports with
     /// links.
-    pub(crate) fn honor(&mut self, port: usize, packet: &Packet, now: Instant) {
+    pub(crate) fn honor(&mut self, port: usize, bytes: &[u8; CARRIED_BYTES], now: Instant) {
         self.received_control += 1;
         let port = &mut self.ports[port];
-        match (decode(&packet.bytes[..FRAME_BYTES]), &mut port.link_pause) {
+        match (decode(&bytes[..FRAME_BYTES]), &mut port.link_pause) {
             (Ok(Control::Pfc(pfc)), _) => port.pauses.apply(&pfc, now),
             (Ok(Control::Pause { quanta }), Some(link)) => link.apply(quanta, now),
             _ => {}

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use crate::event_queue::{Event, Queue, Ticket};
 use crate::flow::Message;
-use crate::packet::{CARRIED_BYTES, Packet, Packets};
+use crate::packet::frame_store::FrameStore;
+use crate::packet::{CARRIED_BYTES, Packet};
 use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
 use crate::trace::int_log::{FrameRecords, IntLog};
@@ -43,7 +44,8 @@ pub(crate) struct Links {
     pub(crate) now: Picos,
     pub(crate) queue: Queue,
     pub(crate) directions: Vec<LinkDirection>,
-    packets: Packets,
+    /// The frames of the network.
+    pub(crate) frames: Box<FrameStore>,
     /// When the sender of each link direction is to be woken; [`NEVER`] if it is not.
     wake_at: Vec<Picos>,
     /// Latencies, if they are measured.
@@ -60,9 +62,9 @@ impl Links {
         let ends =
             |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
         let lines: Vec<LinkDirection> = links.iter().enumerate().flat_map(ends).collect();
-        let (queue, packets, wake_at) = (Queue::new(seed), Packets::default(), vec![NEVER; lines.len()]);
+        let (queue, frames, wake_at) = (Queue::new(seed), Box::default(), vec![NEVER; lines.len()]);
         let (latency, int, mail) = (None, None, Vec::new());
-        Self { now: 0, queue, directions: lines, packets, wake_at, latency, int, mail }
+        Self { now: 0, queue, directions: lines, frames, wake_at, latency, int, mail }
     }
 
     /// True if a link direction may send a frame now.
@@ -83,40 +85,52 @@ impl Links {
         }
     }
 
-    /// Sends a frame over an idle link direction.
+    /// Sends a host's frame over an idle link direction.
     #[inline]
     pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
+        if let Some(frame) = self.frames.put(bytes) {
+            self.send_stored(line, len, frame);
+        }
+    }
+
+    /// Sends a stored frame over an idle link direction.
+    #[inline]
+    pub(crate) fn send_stored(&mut self, line: usize, len: u16, frame: u32) {
         debug_assert!(self.is_idle(line));
         let direction = &mut self.directions[line];
         let at = direction.send(len, self.now);
         direction.end =
             self.queue.ticket(direction.free_at, direction.from.node, Event::TxDone(direction.number));
         match direction.other_part {
-            None => self.fly(line, at, len, bytes),
+            None => direction.fly(InFlightFrame { at, frame, len }, &mut self.queue),
             Some(part) => {
+                let bytes = *self.frames.bytes(frame);
+                self.frames.free(frame);
                 let mail = &mut self.mail[part];
-                mail.frames.push((line, at, Packet { len, bytes: *bytes }));
-                mail.int.extend(self.int.as_mut().and_then(|int| int.remove(bytes)));
+                mail.int.extend(self.int.as_mut().and_then(|int| int.remove(&bytes)));
+                mail.frames.push((line, at, Packet { len, bytes }));
             }
         }
     }
 
-    /// Puts a frame on a link direction, at whose end it is to arrive at `at`.
-    #[inline]
-    pub(crate) fn fly(&mut self, line: usize, at: Picos, len: u16, bytes: &[u8; CARRIED_BYTES]) {
-        let packet = self.packets.put(len, bytes);
-        self.directions[line].fly(at, packet, &mut self.queue);
+    /// Takes in a frame from another part, which is to arrive at the end of a link direction at
+    /// `at`.
+    pub(crate) fn take_in(&mut self, line: usize, at: Picos, Packet { len, bytes }: &Packet) {
+        if let Some(frame) = self.frames.put(bytes) {
+            self.directions[line].fly(InFlightFrame { at, frame, len: *len }, &mut self.queue);
+        }
     }
 
     /// Takes over the receiver's side of a link direction from another part.
     pub(crate) fn take_receiver(&mut self, line: usize, other: &mut Links) {
         let (this, theirs) = (&mut self.directions[line], &mut other.directions[line]);
         this.counts.arrived = theirs.counts.arrived;
-        this.in_flight = std::mem::take(&mut theirs.in_flight);
+        this.first = theirs.first.take();
+        this.behind = std::mem::take(&mut theirs.behind);
         this.pending_control = std::mem::take(&mut theirs.pending_control);
-        for frame in this.in_flight.iter_mut().chain(&mut this.pending_control) {
-            let Packet { len, bytes } = other.packets.at(frame.packet);
-            frame.packet = self.packets.put(*len, bytes);
+        for flying in this.first.iter_mut().chain(&mut this.behind).chain(&mut this.pending_control) {
+            // Without memory the results are invalid anyway.
+            flying.frame = self.frames.put(other.frames.bytes(flying.frame)).unwrap_or(0);
         }
     }
 
@@ -131,44 +145,32 @@ impl Links {
     /// The frame that arrives now over a link direction, if any: the event may belong to a frame
     /// that was lost by a cut.
     #[inline]
-    pub(crate) fn arriving(&self, line: usize) -> Option<&Packet> {
-        let line = &self.directions[line];
-        if line.arrive_at != self.now {
-            return None;
-        }
-        line.in_flight.front().map(|flying| self.packets.at(flying.packet))
+    pub(crate) fn arriving(&self, line: usize) -> Option<InFlightFrame> {
+        self.directions[line].first.filter(|first| first.at == self.now)
     }
 
-    /// Removes the first frame of a link direction, which has arrived.
+    /// Takes the first frame off a link direction, which has arrived.
     #[inline]
     pub(crate) fn arrived(&mut self, line: usize) {
-        if let Some(packet) = self.directions[line].arrived(&mut self.queue) {
-            self.packets.free(packet);
-        }
+        self.directions[line].arrived(&mut self.queue);
     }
 
     /// Delays the first frame of a link direction, a PFC frame that has arrived, until it takes
     /// effect ([`Links::take_control`]).
     pub(crate) fn delay_control(&mut self, line: usize) {
         let this = &mut self.directions[line];
-        let Some(packet) = this.arrived(&mut self.queue) else { return };
+        let Some(arrived) = this.arrived(&mut self.queue) else { return };
         let at = self.now + this.response;
-        this.pending_control.push_back(InFlightFrame { at, packet });
+        this.pending_control.push_back(InFlightFrame { at, ..arrived });
         let node = this.to.node;
         self.queue.schedule(at, node, Event::Control(line));
     }
 
     /// Takes the PFC frame of a link direction that takes effect now.
-    pub(crate) fn take_control(&mut self, line: usize) -> Option<Packet> {
+    pub(crate) fn take_control(&mut self, line: usize) -> Option<InFlightFrame> {
         let pending_control = &mut self.directions[line].pending_control;
-        let InFlightFrame { at, packet: slot } = *pending_control.front()?;
-        if at > self.now {
-            return None;
-        }
-        pending_control.pop_front();
-        let packet = *self.packets.at(slot);
-        self.packets.free(slot);
-        Some(packet)
+        pending_control.front().filter(|pending| pending.at <= self.now)?;
+        pending_control.pop_front()
     }
 
     /// Cuts one direction of a cable: the frames on it are lost, and nothing more is sent.
@@ -177,9 +179,10 @@ impl Links {
         this.up = false;
         // PFC frames that have arrived and have not taken effect are lost too.
         this.counts.arrived -= this.pending_control.len() as u64;
-        for lost in this.in_flight.drain(..).chain(this.pending_control.drain(..)) {
+        let in_flight = this.first.take().into_iter().chain(this.behind.drain(..));
+        for lost in in_flight.chain(this.pending_control.drain(..)) {
             this.counts.cut += 1;
-            self.packets.free(lost.packet);
+            self.frames.free(lost.frame);
         }
         // Frames that were sent to another part at this very time.
         if let Some(part) = this.other_part {
@@ -190,11 +193,12 @@ impl Links {
         }
     }
 
-    /// The frames in flight, each with its link direction.
-    pub(crate) fn in_flight(&self) -> impl Iterator<Item = (usize, &Packet)> {
-        let lines = self.directions.iter().enumerate();
-        let all = lines.flat_map(|(number, line)| line.in_flight.iter().map(move |flying| (number, flying)));
-        all.map(|(number, flying)| (number, self.packets.at(flying.packet)))
+    /// The stored bytes of the frames in flight, each with its link direction.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = (usize, &[u8; CARRIED_BYTES])> {
+        self.directions.iter().enumerate().flat_map(move |(number, line)| {
+            let flying = line.first.iter().chain(&line.behind);
+            flying.map(move |flying| (number, self.frames.bytes(flying.frame)))
+        })
     }
 
     /// Wakes the sender of a link direction at `at`, unless it is woken before.
@@ -217,11 +221,13 @@ impl Links {
 
 /// A frame on the link.
 #[derive(Debug, Clone, Copy)]
-struct InFlightFrame {
+pub(crate) struct InFlightFrame {
     /// Time of arrival.
     at: Picos,
-    /// Index in [`Packets`].
-    packet: u32,
+    /// Number of the frame in the network.
+    pub(crate) frame: u32,
+    /// Length without FCS.
+    pub(crate) len: u16,
 }
 
 /// One direction of a cable.
@@ -244,11 +250,12 @@ pub(crate) struct LinkDirection {
     overhead_bytes: u64,
     propagation: Picos,
     response: Picos,
-    /// Frames in flight, in the order of their arrival.
-    in_flight: VecDeque<InFlightFrame>,
-    /// Time of the only valid arrival event of the first frame: other events belong to frames that
-    /// were lost by a cut.
-    arrive_at: Picos,
+    /// The frame in flight that arrives first. Its time is that of the only valid arrival event:
+    /// others belong to frames that were lost by a cut.
+    first: Option<InFlightFrame>,
+    /// The frames in flight behind it, in the order of their arrival. On a short cable there are
+    /// none.
+    behind: VecDeque<InFlightFrame>,
     /// PFC frames that have arrived and have not taken effect; `at` is the time when they do.
     pending_control: VecDeque<InFlightFrame>,
     /// The part of the network at its end, if its beginning alone belongs to this part.
@@ -286,8 +293,8 @@ impl LinkDirection {
             overhead_bytes: u64::from(link.overhead_bytes),
             propagation: of_ns(link.propagation_ns),
             response: of_ns(link.response_ns),
-            in_flight: VecDeque::new(),
-            arrive_at: 0,
+            first: None,
+            behind: VecDeque::new(),
             pending_control: VecDeque::new(),
             other_part: None,
             is_captured: false,
@@ -338,26 +345,25 @@ impl LinkDirection {
 
     /// Adds a frame in flight.
     #[inline]
-    fn fly(&mut self, at: Picos, packet: u32, queue: &mut Queue) {
-        if self.in_flight.is_empty() {
-            self.arrive_at = at;
-            queue.schedule(at, self.to.node, Event::Arrive(self.number));
+    fn fly(&mut self, flying: InFlightFrame, queue: &mut Queue) {
+        if self.first.is_some() {
+            self.behind.push_back(flying);
+            return;
         }
-        self.in_flight.push_back(InFlightFrame { at, packet });
+        self.first = Some(flying);
+        queue.schedule(flying.at, self.to.node, Event::Arrive(self.number));
     }
 
-    /// Removes the first frame, which has arrived. Returns its index.
+    /// Removes the first frame, which has arrived, and returns it.
     #[inline]
-    fn arrived(&mut self, queue: &mut Queue) -> Option<u32> {
-        let landed = self.in_flight.pop_front()?;
+    fn arrived(&mut self, queue: &mut Queue) -> Option<InFlightFrame> {
+        let arrived = self.first.take()?;
         self.counts.arrived += 1;
-        if let Some(next) = self.in_flight.front() {
-            self.arrive_at = next.at;
+        self.first = self.behind.pop_front();
+        if let Some(next) = self.first {
             queue.schedule(next.at, self.to.node, Event::Arrive(self.number));
-        } else {
-            self.arrive_at = 0;
         }
-        Some(landed.packet)
+        Some(arrived)
     }
 
     /// Returns the busy time up to `now`.
@@ -372,6 +378,6 @@ impl LinkDirection {
 
     /// The number of frames in flight.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight.len() as u64
+        u64::from(self.first.is_some()) + self.behind.len() as u64
     }
 }

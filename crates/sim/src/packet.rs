@@ -23,6 +23,8 @@
 //! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH), 9.3.5 and 9.7.5.2 (AETH), and
 //! annex A17 (RoCEv2, FECN and BECN, CNP opcode 0x81).
 
+pub(crate) mod frame_store;
+
 use wire::ethernet::{self, IPV4, TAG_BYTES, Tag, VLAN, write_header};
 use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES, rocev2_source_port};
 use wire::mac::MacAddr;
@@ -115,6 +117,13 @@ pub(crate) fn nearest_number(low: u32, near: u64) -> u64 {
 pub(crate) fn host_mac(node: usize) -> MacAddr {
     let [_, _, _, _, _, a, b, c] = (node as u64).to_be_bytes();
     MacAddr([2, 0, 0, a, b, c])
+}
+
+/// Returns the destination address of a frame.
+#[inline]
+pub(crate) fn destination(bytes: &[u8; CARRIED_BYTES]) -> MacAddr {
+    let [a, b, c, d, e, f, ..] = *bytes;
+    MacAddr([a, b, c, d, e, f])
 }
 
 /// Returns the node of the host to which a frame is addressed, if it is addressed to one.
@@ -239,58 +248,6 @@ impl Packet {
         self.bytes[BTH + 8..BTH + 12].copy_from_slice(&word.to_be_bytes());
         self.bytes[HIGH..].copy_from_slice(&((number >> 24) as u32).to_be_bytes());
     }
-
-    /// The destination address.
-    pub(crate) fn dst(&self) -> MacAddr {
-        let [a, b, c, d, e, f, ..] = self.bytes;
-        MacAddr([a, b, c, d, e, f])
-    }
-
-    /// True for a PFC frame.
-    #[inline]
-    pub(crate) fn is_control(&self) -> bool {
-        is_control(&self.bytes)
-    }
-
-    /// Parses a host's frame.
-    #[inline]
-    pub(crate) fn content(&self) -> Content {
-        content(&self.bytes)
-    }
-}
-
-/// The frames in flight. The index freed last is reused first, since it is still in the cache.
-#[derive(Debug, Default)]
-pub(crate) struct Packets {
-    slots: Vec<Packet>,
-    free: Vec<u32>,
-}
-
-impl Packets {
-    /// Stores a frame. Returns its index.
-    #[inline]
-    pub(crate) fn put(&mut self, len: u16, bytes: &[u8; CARRIED_BYTES]) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            let packet = &mut self.slots[slot as usize];
-            packet.len = len;
-            packet.bytes = *bytes;
-            return slot;
-        }
-        self.slots.push(Packet { len, bytes: *bytes });
-        (self.slots.len() - 1) as u32
-    }
-
-    /// The frame at an index.
-    #[inline]
-    pub(crate) fn at(&self, slot: u32) -> &Packet {
-        &self.slots[slot as usize]
-    }
-
-    /// Frees an index.
-    #[inline]
-    pub(crate) fn free(&mut self, slot: u32) {
-        self.free.push(slot);
-    }
 }
 
 /// True if a frame of these bytes is PFC.
@@ -340,21 +297,21 @@ mod tests {
         let mut packet = Packet::data(&LOOK);
         for number in [0, 1, 0x00ff_ffff, 0x0100_0000, 0x1234_5678_9abc] {
             packet.set_number(number, 0x1ff);
-            let content = Content::Data { flow: 70_000, number, repetition: 0x7f, marked: false };
-            assert_eq!(packet.content(), content);
+            let expected = Content::Data { flow: 70_000, number, repetition: 0x7f, marked: false };
+            assert_eq!(content(&packet.bytes), expected);
         }
         let header = Header::parse(&packet.bytes).expect("a frame");
         assert_eq!((header.dst, header.src), (host_mac(258), host_mac(3)));
         assert_eq!(header.outer, Some(Tag::priority(5)));
         assert_eq!((ip::dscp(&packet.bytes, &header), ip::ecn(&packet.bytes, &header)), (Some(40), Some(2)));
         assert!(ip::set_ce(&mut packet.bytes, &header));
-        assert!(matches!(packet.content(), Content::Data { marked: true, .. }));
+        assert!(matches!(content(&packet.bytes), Content::Data { marked: true, .. }));
         assert_eq!(
             Sum::default().bytes(&packet.bytes[IP..IP + ipv4::HEADER_BYTES]).fold(),
             0xffff,
             "the checksum is right still"
         );
-        assert!(!packet.is_control());
+        assert!(!is_control(&packet.bytes));
     }
 
     /// A switch has removed the tag.
@@ -365,7 +322,7 @@ mod tests {
         let tagged = packet;
         ethernet::pop_tag(&mut packet.bytes);
         assert_eq!([tagged, packet].map(|packet| vid_of(&packet.bytes)), [Some(20), None]);
-        assert_eq!([tagged, packet].map(|packet| packet.content()), [tagged.content(); 2]);
+        assert_eq!([tagged, packet].map(|packet| content(&packet.bytes)), [content(&tagged.bytes); 2]);
         assert_eq!([tagged, packet].map(|packet| destination_node(&packet.bytes)), [258; 2]);
         let accepted =
             |packet: &Packet| [None, Some(20), Some(21)].map(|vlan| vid_in(vlan, vid_of(&packet.bytes)));
@@ -388,10 +345,10 @@ mod tests {
             let ack = AckContent::new(0x1234_5678_9abc, (0x1234_5678_9abb, 0x7e), marked, is_nak);
             assert_eq!((ack.expected, ack.number), (0x78_9abc, 0x78_9abb));
             let packet = Packet::ack(&LOOK, (6, 48), ack);
-            assert_eq!((packet.content(), packet.len), (Content::Ack { flow: 70_000, ack }, 66));
+            assert_eq!((content(&packet.bytes), packet.len), (Content::Ack { flow: 70_000, ack }, 66));
             assert_eq!((packet.bytes[58], packet.bytes[50]), (syndrome, if marked { 0x40 } else { 0 }));
             let header = Header::parse(&packet.bytes).expect("a frame");
-            assert_eq!((packet.dst(), header.outer), (host_mac(3), Some(Tag::priority(6))));
+            assert_eq!((destination(&packet.bytes), header.outer), (host_mac(3), Some(Tag::priority(6))));
         }
     }
 
@@ -399,8 +356,11 @@ mod tests {
     fn a_cnp_goes_the_other_way() {
         let cnp = Packet::cnp(&LOOK);
         let header = Header::parse(&cnp.bytes).expect("a frame");
-        assert_eq!((header.dst, header.src, cnp.dst()), (host_mac(3), host_mac(258), host_mac(3)));
-        assert_eq!((cnp.content(), cnp.len), (Content::Cnp { flow: 70_000 }, 78));
+        assert_eq!(
+            (header.dst, header.src, destination(&cnp.bytes)),
+            (host_mac(3), host_mac(258), host_mac(3))
+        );
+        assert_eq!((content(&cnp.bytes), cnp.len), (Content::Cnp { flow: 70_000 }, 78));
         assert_eq!(
             ip::ecn(&cnp.bytes, &header),
             Some(0b01),

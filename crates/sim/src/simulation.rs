@@ -21,8 +21,12 @@ use self::part_of::PartOf;
 use crate::event_queue::{Event, MOST_NODES};
 use crate::flow::{Flow, Message, ReportedMessage};
 use crate::host_node::Host;
-use crate::link::{LinkDirection, Links, Mail};
-use crate::packet::{AckContent, CARRIED_BYTES, Content, Packet, PacketHeaders, host_mac, vid_in, vid_of};
+use crate::link::{InFlightFrame, LinkDirection, Links, Mail};
+use crate::packet::{
+    AckContent, CARRIED_BYTES, Content, PacketHeaders, content, destination, host_mac, is_control, vid_in,
+    vid_of,
+};
+use crate::routes::multipath;
 use crate::routes::vlans::{HostVlans, Vlans};
 use crate::routes::{Routes, base_rtt_ns};
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Pattern, Route, Scenario, Start, Traffic};
@@ -259,13 +263,14 @@ impl<'s> Simulation<'s> {
         self.devices.iter().map(|device| device.received).sum()
     }
 
-    /// Returns the first switch for which the system had no memory left. The results are then
-    /// invalid.
+    /// Returns the switch that holds most frames, if the system had no memory left for a frame. The
+    /// results are then invalid.
     pub fn switch_without_memory(&self) -> Option<&str> {
-        let refused = self.devices.iter().position(SimSwitch::is_refused_memory)?;
-        let is_it = |node: &NodeIndex| matches!(node, NodeIndex::Switch(device) if *device == refused);
-        let node = self.node_indices.iter().position(is_it)?;
-        Some(&self.scenario.nodes[node].name)
+        if !self.links.frames.is_refused() {
+            return None;
+        }
+        let most = self.devices.iter().max_by_key(|device| device.frames_held())?;
+        Some(&self.scenario.nodes[most.node].name)
     }
 
     /// Runs until `at_ns`. Frames of captured links are passed to `tap`.
@@ -334,27 +339,30 @@ impl<'s> Simulation<'s> {
     #[inline]
     fn arrive(&mut self, number: usize, tap: &mut dyn FnMut(&Captured)) {
         let now = self.links.now;
+        let Some(InFlightFrame { frame, len, .. }) = self.links.arriving(number) else { return };
         let line = &self.links.directions[number];
-        let Some(packet) = self.links.arriving(number) else { return };
+        let bytes = self.links.frames.bytes_mut(frame);
+        multipath::restore(bytes);
         if line.is_captured {
             let (at_ns, link, from_end) = (instant(now).0, number / 2, number % 2);
-            let Packet { len, bytes: headers } = *packet;
-            tap(&Captured { arrival: (now, line.to.node), at_ns, link, from_end, len, headers });
+            tap(&Captured { arrival: (now, line.to.node), at_ns, link, from_end, len, headers: *bytes });
         }
-        if packet.is_control() {
+        if is_control(bytes) {
             return self.links.delay_control(number);
         }
         match self.node_indices[line.to.node] {
             NodeIndex::Switch(device) => {
-                self.devices[device].receive(line.to.port, packet, now);
+                let port = line.to.port;
+                self.devices[device].receive(port, (frame, len), now, &mut self.links.frames);
                 self.links.arrived(number);
                 self.devices[device].act(&mut self.links);
             }
             NodeIndex::Host(host) => {
                 let this = &self.hosts[host];
-                let is_own = packet.dst() == host_mac(this.node) && vid_in(this.vlan, vid_of(&packet.bytes));
-                let (content, len) = (packet.content(), packet.len);
+                let is_own = destination(bytes) == host_mac(this.node) && vid_in(this.vlan, vid_of(bytes));
+                let content = content(bytes);
                 self.links.arrived(number);
+                self.links.frames.free(frame);
                 if is_own {
                     self.host_receives((host, number), content, len);
                 } else {
@@ -528,15 +536,16 @@ impl<'s> Simulation<'s> {
     fn apply_control(&mut self, number: usize) {
         let now = self.links.now;
         let to = self.links.directions[number].to;
-        let Some(packet) = self.links.take_control(number) else { return };
-        self.record.pauses.record_pause(number, &packet, now);
+        let Some(InFlightFrame { frame, len, .. }) = self.links.take_control(number) else { return };
+        self.record.pauses.record_pause(number, self.links.frames.bytes(frame), now);
         match self.node_indices[to.node] {
             NodeIndex::Switch(device) => {
-                self.devices[device].receive(to.port, &packet, now);
+                self.devices[device].receive(to.port, (frame, len), now, &mut self.links.frames);
                 self.devices[device].act(&mut self.links);
             }
             NodeIndex::Host(host) => {
-                self.hosts[host].honor(to.port, &packet, instant(now));
+                self.hosts[host].honor(to.port, self.links.frames.bytes(frame), instant(now));
+                self.links.frames.free(frame);
                 self.hosts[host].send(&mut self.flows, &mut self.links);
             }
         }

@@ -1,5 +1,5 @@
-//! A switch in the network: the daemon's switch, memory for headers, and a model of the daemon
-//! around it.
+//! A switch in the network: the daemon's switch, its frame memory, and a model of the daemon around
+//! it.
 //!
 //! A chip acts at once: a frame that has arrived is switched, and whenever a link direction is idle
 //! the next frame is sent. A software switch polls its ports once per iteration: it takes the
@@ -14,13 +14,13 @@ use dataplane::{Iteration, Port, RX_BATCH, RecordedSwitch};
 use endpoint::feedback::HopRecord;
 use switch::settings::StaticAddress;
 use switch::{
-    FrameId, FrameMemory, HeapMemory, Instant, PortSettings, RxDesc, Switch, SwitchSettings, TxDesc,
-    frames_needed,
+    FrameId, FrameMemory as _, Instant, PortSettings, RxDesc, Switch, SwitchSettings, TxDesc, frames_needed,
 };
 
 use crate::event_queue::Event;
 use crate::link::{LinkDirection, Links};
-use crate::packet::{CARRIED_BYTES, Content, Packet, content, is_control, port_mac};
+use crate::packet::frame_store::{FrameStore, SwitchMemory};
+use crate::packet::{CARRIED_BYTES, Content, content, is_control, port_mac};
 use crate::routes::multipath::{self, PathChooser};
 use crate::scenario::{Forwarding, Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
@@ -28,8 +28,6 @@ use crate::trace::queue_lengths::QueueLengths;
 
 /// Interval at which a chip checks thresholds that other ports have moved, if frames move.
 const TICK: Picos = 100 * NS;
-/// Bytes of a frame of memory: the stored headers, rounded up to a cache line.
-const MEMORY_BYTES: usize = 64;
 /// Frames of memory for received frames that are rejected: a software loop takes a batch before it
 /// processes any of it.
 const SPARE_FRAMES: usize = RX_BATCH;
@@ -40,7 +38,7 @@ pub(crate) struct SimSwitch {
     pub(crate) number: usize,
     pub(crate) node: usize,
     pub(crate) switch: Switch,
-    memory: HeapMemory,
+    memory: SwitchMemory,
     memory_frames: usize,
     ports: Vec<PortLine>,
     /// The ports as configured, before anything was agreed on.
@@ -106,8 +104,9 @@ struct PollingSwitch {
     every: Picos,
 }
 
-/// State between a port of the switch and its link.
+/// State between a port of the switch and its link. What a chip needs is in the first cache line.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 struct PortLine {
     /// The outgoing link direction, if the port has a link.
     line: Option<usize>,
@@ -116,7 +115,8 @@ struct PortLine {
     /// For a software switch: frames queued at the link, frames received, and frames sent since the
     /// last iteration.
     at_link: VecDeque<TxDesc>,
-    rx_queue: VecDeque<Packet>,
+    /// Received frames: number in the network, and length.
+    rx_queue: VecDeque<(u32, u16)>,
     tx_done: Vec<TxDesc>,
 }
 
@@ -153,7 +153,7 @@ impl SimSwitch {
                 switch.set_static(StaticAddress { mac: multipath::port_address(port), vid }, port);
             }
         }
-        let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
+        let mut memory = SwitchMemory::new(memory_frames);
         for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
             switch.port_down(port, Instant(0), &mut memory);
         }
@@ -180,41 +180,33 @@ impl SimSwitch {
         }
     }
 
-    /// Handles a frame received on `port`, or a PFC frame that is honored there now.
-    /// [`SimSwitch::act`] follows.
+    /// Handles a frame received on `port`, or a PFC frame that is honored there now: its number and
+    /// length. [`SimSwitch::act`] follows.
     #[inline]
-    pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
+    pub(crate) fn receive(
+        &mut self,
+        port: usize,
+        (frame, len): (u32, u16),
+        now: Picos,
+        frames: &mut Box<FrameStore>,
+    ) {
         self.received += 1;
-        let directed;
-        let packet = if self.paths.is_some() {
-            directed = self.direct(packet);
-            &directed
-        } else {
-            packet
-        };
-        if self.software.is_none() {
-            if let Some(received) = put(packet, &mut self.memory) {
-                if let Some(arrived_at) = &mut self.arrived_at {
-                    let frame = received.frame.index();
-                    arrived_at.resize(arrived_at.len().max(frame + 1), NEVER);
-                    arrived_at[frame] = now;
-                }
-                self.switch.receive(port, received, instant(now), &mut self.memory);
-            }
-        } else {
-            self.ports[port].rx_queue.push_back(*packet);
-        }
-    }
-
-    /// Addresses a frame to the port of its path.
-    fn direct(&mut self, packet: &Packet) -> Packet {
-        let (mut packet, switch) = (*packet, &self.switch);
         if let Some(paths) = &mut self.paths {
             // A port that is down has empty queues, but is the last choice.
+            let switch = &self.switch;
             let queued = |port| if switch.is_up(port) { switch.queued_cells(port) } else { u32::MAX };
-            paths.direct(&mut packet.bytes, queued);
+            paths.direct(frames.bytes_mut(frame), queued);
         }
-        packet
+        if self.software.is_some() {
+            return self.ports[port].rx_queue.push_back((frame, len));
+        }
+        let received = take(&mut self.memory, frame, len);
+        if let Some(arrived_at) = &mut self.arrived_at {
+            let frame = received.frame.index();
+            arrived_at.resize(arrived_at.len().max(frame + 1), NEVER);
+            arrived_at[frame] = now;
+        }
+        self.memory.with(frames, |memory| self.switch.receive(port, received, instant(now), memory));
     }
 
     /// Handles the end of a transmission on an outgoing link direction.
@@ -222,7 +214,9 @@ impl SimSwitch {
     pub(crate) fn line_free(&mut self, port: usize, wires: &mut Links) {
         let Some(sent) = self.ports[port].sending.take() else { return };
         if self.software.is_none() {
-            self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
+            let now = instant(wires.now);
+            let complete = |memory: &mut _| self.switch.complete(port, sent.frame, now, memory);
+            self.memory.with(&mut wires.frames, complete);
             self.transmit(port, wires);
         } else {
             self.ports[port].tx_done.push(sent);
@@ -286,14 +280,16 @@ impl SimSwitch {
         if self.software.is_some() {
             return self.plan_turn(wires);
         }
-        self.switch.tick(instant(wires.now), &mut self.memory);
+        let now = instant(wires.now);
+        self.memory.with(&mut wires.frames, |memory| self.switch.tick(now, memory));
         self.act(wires);
     }
 
     /// Checks thresholds of a chip that other ports have moved.
     pub(crate) fn tick(&mut self, wires: &mut Links) {
         (self.poll_is_scheduled, self.last_poll) = (false, wires.now);
-        self.switch.tick(instant(wires.now), &mut self.memory);
+        let now = instant(wires.now);
+        self.memory.with(&mut wires.frames, |memory| self.switch.tick(now, memory));
         self.transmit_fresh(wires);
         self.plan_watch(wires);
         self.measure_lengths(wires.now);
@@ -325,7 +321,8 @@ impl SimSwitch {
             return;
         }
         let now = instant(wires.now);
-        self.switch.transmit(port, 1, now, &mut self.memory, &mut self.outgoing);
+        let transmit = |memory: &mut _| self.switch.transmit(port, 1, now, memory, &mut self.outgoing);
+        self.memory.with(&mut wires.frames, transmit);
         match self.outgoing.pop() {
             Some(outgoing) => self.send(port, line, outgoing, wires),
             None => {
@@ -337,11 +334,10 @@ impl SimSwitch {
 
     #[inline]
     fn send(&mut self, port: usize, line: usize, outgoing: TxDesc, wires: &mut Links) {
-        outgoing.edit.apply(&mut self.memory, &outgoing.frame, outgoing.len);
-        if self.paths.is_some() {
-            multipath::restore(carried_mut(&mut self.memory, &outgoing.frame));
-        }
-        let bytes = carried(&self.memory, &outgoing.frame);
+        let edit = |memory: &mut _| outgoing.edit.apply(memory, &outgoing.frame, outgoing.len);
+        self.memory.with(&mut wires.frames, edit);
+        let frame = self.memory.hand_over(&outgoing.frame);
+        let bytes = wires.frames.bytes(frame);
         if let (Some(arrived_at), Some(log)) = (&mut self.arrived_at, &mut wires.latency)
             && let Some(arrived) = arrived_at.get_mut(outgoing.frame.index())
             && let (false, Content::Data { flow, .. }) = (is_control(bytes), content(bytes))
@@ -362,7 +358,7 @@ impl SimSwitch {
                 speed_bps: direction.speed_bps(),
             });
         }
-        wires.send(line, outgoing.len, bytes);
+        wires.send_stored(line, outgoing.len, frame);
         wires.report_end(line); // its cells are released then
         self.ports[port].sending = Some(outgoing);
     }
@@ -393,7 +389,8 @@ impl SimSwitch {
         let now = instant(wires.now);
         let Some(PollingSwitch { turn, .. }) = &mut self.software else { return };
         let mut switch = RecordedSwitch::new(&mut self.switch);
-        turn.run(&mut switch, &mut self.ports, &mut self.memory, now, &|| now);
+        let run = |memory: &mut _| turn.run(&mut switch, &mut self.ports, memory, now, &|| now);
+        self.memory.with(&mut wires.frames, run);
         for port in 0..self.ports.len() {
             self.send_next(port, wires);
         }
@@ -429,11 +426,13 @@ impl SimSwitch {
     /// dropped.
     pub(crate) fn port_down(&mut self, port: usize, wires: &mut Links) {
         let now = instant(wires.now);
-        self.switch.port_down(port, now, &mut self.memory);
-        // The frame that is being sent has left the switch: it is lost on the cable.
-        for unsent in self.ports[port].at_link.drain(..) {
-            self.switch.abort_tx(port, unsent.frame, now, &mut self.memory);
-        }
+        self.memory.with(&mut wires.frames, |memory| {
+            self.switch.port_down(port, now, memory);
+            // The frame that is being sent has left the switch: it is lost on the cable.
+            for unsent in self.ports[port].at_link.drain(..) {
+                self.switch.abort_tx(port, unsent.frame, now, memory);
+            }
+        });
         self.act(wires);
     }
 
@@ -456,30 +455,37 @@ impl SimSwitch {
         self.switch.for_each_queued(|_, _| frames += 1);
         for PortLine { sending, at_link: with_line, tx_done: landed, .. } in &self.ports {
             let handed_out = sending.iter().chain(with_line).chain(landed);
-            frames +=
-                handed_out.filter(|sent| !is_control(carried(&self.memory, &sent.frame))).count() as u64;
+            // PFC frames count as no data.
+            let is_data = |sent: &&TxDesc| self.switch.frame_len(sent.frame.index()) > 0;
+            frames += handed_out.filter(is_data).count() as u64;
         }
         frames
     }
 
     /// Visits every frame held that is not being sent, for each link direction by which it, or a
     /// copy of it, is to leave; `None` for a frame that is not processed yet.
-    pub(crate) fn for_each_held(&self, mut poll: impl FnMut(Option<usize>, &[u8; CARRIED_BYTES])) {
+    pub(crate) fn for_each_held(
+        &self,
+        frames: &FrameStore,
+        mut poll: impl FnMut(Option<usize>, &[u8; CARRIED_BYTES]),
+    ) {
         self.switch.for_each_queued(|port, frame| {
             if let Some(line) = self.ports[port].line {
-                poll(Some(line), carried(&self.memory, frame));
+                poll(Some(line), frames.bytes(self.memory.number(frame)));
             }
         });
         for PortLine { line, at_link: with_line, rx_queue: arrived, .. } in &self.ports {
-            with_line.iter().for_each(|sent| poll(*line, carried(&self.memory, &sent.frame)));
-            arrived.iter().for_each(|packet| poll(None, &packet.bytes));
+            with_line.iter().for_each(|sent| poll(*line, frames.bytes(self.memory.number(&sent.frame))));
+            arrived.iter().for_each(|(frame, _)| poll(None, frames.bytes(*frame)));
         }
     }
 
-    /// True if the system had no memory for a received frame, or for a copy of one. The results
-    /// since then are invalid.
-    pub(crate) fn is_refused_memory(&self) -> bool {
-        self.memory.is_refused()
+    /// Moves the frames that it holds to another store.
+    pub(crate) fn move_frames(&mut self, from: &FrameStore, to: &mut FrameStore) {
+        self.memory.move_frames(from, to);
+        for (frame, _) in self.ports.iter_mut().flat_map(|port| &mut port.rx_queue) {
+            *frame = to.put(from.bytes(*frame)).unwrap_or(*frame);
+        }
     }
 
     /// The number of frames of memory that are neither free nor held. If it is not 0, a frame was
@@ -491,11 +497,11 @@ impl SimSwitch {
 }
 
 impl Port for PortLine {
-    type Memory = HeapMemory;
+    type Memory = SwitchMemory;
 
-    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
+    fn receive(&mut self, memory: &mut SwitchMemory, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         let batch = max.min(self.rx_queue.len());
-        out.extend(self.rx_queue.drain(..batch).filter_map(|packet| put(&packet, memory)));
+        out.extend(self.rx_queue.drain(..batch).map(|(frame, len)| take(memory, frame, len)));
     }
 
     /// The switch limits the bytes queued at a link.
@@ -525,7 +531,7 @@ impl Port for PortLine {
         usize::from(self.sending.is_some()) + self.at_link.len() + self.tx_done.len()
     }
 
-    fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) -> bool {
+    fn close(&mut self, _memory: &mut SwitchMemory, unsent: &mut Vec<FrameId>) -> bool {
         self.complete(unsent);
         unsent.extend(self.sending.take().into_iter().chain(self.at_link.drain(..)).map(|sent| sent.frame));
         self.rx_queue.clear();
@@ -533,29 +539,12 @@ impl Port for PortLine {
     }
 }
 
-/// Stores a received frame in memory. `None` if the system has no more memory, and the run must
-/// end.
+/// Takes a received frame into memory.
 #[inline]
-fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
-    let Some(frame) = memory.alloc() else {
-        // The switch drops frames before the memory for its cells runs out; the spare frames are
-        // for these.
-        assert!(memory.is_refused(), "memory for every cell");
-        return None;
-    };
-    let bytes = memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
-    *bytes.expect("frames of memory have room for that") = packet.bytes;
-    Some(RxDesc::new(frame, packet.len))
-}
-
-/// Returns the stored bytes of a frame.
-#[inline]
-fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
-    memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")
-}
-
-fn carried_mut<'m>(memory: &'m mut HeapMemory, frame: &FrameId) -> &'m mut [u8; CARRIED_BYTES] {
-    memory.bytes_mut(frame, CARRIED_BYTES).first_chunk_mut().expect("frames of memory have room for that")
+fn take(memory: &mut SwitchMemory, frame: u32, len: u16) -> RxDesc {
+    // The switch drops frames before the memory for its cells runs out; the spare frames are for
+    // these.
+    RxDesc::new(memory.take(frame).expect("memory for every cell"), len)
 }
 
 #[cfg(test)]

@@ -102,8 +102,11 @@ fn in_network(simulation: &Simulation) -> (Vec<u64>, u64) {
             frames.insert((flow, number));
         }
     };
-    simulation.devices.iter().for_each(|device| device.for_each_held(&mut count_copy));
-    simulation.links.in_flight().for_each(|(line, packet)| count_copy(Some(line), &packet.bytes));
+    simulation
+        .devices
+        .iter()
+        .for_each(|device| device.for_each_held(&simulation.links.frames, &mut count_copy));
+    simulation.links.in_flight().for_each(|(line, bytes)| count_copy(Some(line), bytes));
     let mut of_flow = vec![0; flows.len()];
     frames.into_iter().for_each(|(flow, _)| of_flow[flow] += 1);
     (of_flow, astray)

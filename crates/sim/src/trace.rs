@@ -17,7 +17,7 @@ use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 use self::occupancy::OccupancyLog;
 use crate::flow::ReportedMessage;
 use crate::link::{LinkDirection, Links};
-use crate::packet::Packet;
+use crate::packet::CARRIED_BYTES;
 use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
 use crate::scenario::{LinkEnd, NodeKind, Scenario, Start};
 use crate::switch_node::SimSwitch;
@@ -370,9 +370,9 @@ impl PauseLog {
     }
 
     /// Records a PFC or PAUSE frame that is honored. A PAUSE pauses every priority.
-    pub(crate) fn record_pause(&mut self, line: usize, packet: &Packet, now: Picos) {
+    pub(crate) fn record_pause(&mut self, line: usize, bytes: &[u8; CARRIED_BYTES], now: Picos) {
         let port = &self.lines[line];
-        let (pfc, honored) = match decode(&packet.bytes[..FRAME_BYTES]) {
+        let (pfc, honored) = match decode(&bytes[..FRAME_BYTES]) {
             Ok(Control::Pfc(pfc)) => (pfc, pfc.enable & port.honored),
             Ok(Control::Pause { quanta }) if port.honors_pause => {
                 (Pfc { enable: 0xff, quanta: [quanta; PRIORITIES] }, 0xff)
@@ -448,7 +448,6 @@ fn pause_speed_bps(scenario: &Scenario, line: &LinkDirection) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::CARRIED_BYTES;
     use wire::mac::MacAddr;
 
     /// All pauses are counted, however many spans are kept.
@@ -466,10 +465,10 @@ mod tests {
         };
         let mut log = PauseLog { lines: vec![port], spans: Vec::new(), pauses: [0; PRIORITIES] };
         let frame = |quanta| {
-            let mut packet = Packet { len: FRAME_BYTES as u16, bytes: [0; CARRIED_BYTES] };
+            let mut bytes = [0; CARRIED_BYTES];
             let pfc = Pfc { enable: 1 << 3, quanta: [quanta; PRIORITIES] };
-            pfc.encode(MacAddr([2; 6]), packet.bytes.first_chunk_mut().expect("60 bytes"));
-            packet
+            pfc.encode(MacAddr([2; 6]), bytes.first_chunk_mut().expect("60 bytes"));
+            bytes
         };
         let (xoff, xon, more) = (frame(1), frame(0), 7);
         for n in 0..(MAX_SPANS as u64 + more) {

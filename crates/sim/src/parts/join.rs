@@ -23,6 +23,7 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
         match *index {
             NodeIndex::Switch(device) => {
                 std::mem::swap(&mut whole.devices[device], &mut part.devices[device]);
+                whole.devices[device].move_frames(&part.links.frames, &mut whole.links.frames);
                 whole.baseline.take_switch(&mut part.baseline, device);
             }
             NodeIndex::Host(host) => {

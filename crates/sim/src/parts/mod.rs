@@ -138,7 +138,7 @@ impl Part<'_> {
             flows[flow].expect_message(message);
         }
         for (line, at, packet) in mail.frames.drain(..) {
-            links.fly(line, at, packet.len, &packet.bytes);
+            links.take_in(line, at, &packet);
         }
         for (end, at, frame) in mail.lldp.drain(..) {
             negotiation.take_in(end, at, frame, links);
@@ -161,9 +161,9 @@ impl Part<'_> {
         self.0.frame_hops()
     }
 
-    /// True if the system had no memory left for one of its switches.
+    /// True if the system had no memory left for one of its frames.
     pub fn is_without_memory(&self) -> bool {
-        self.0.switch_without_memory().is_some()
+        self.0.links.frames.is_refused()
     }
 }
 

@@ -12,8 +12,8 @@
 //! al., "On the impact of packet spraying in data center networks" (INFOCOM 2013); shortest queue,
 //! S. Ghorbani et al., "DRILL" (SIGCOMM 2017).
 //!
-//! The switch looks up addresses: while it holds a frame, the frame is addressed to a port of the
-//! switch, and it gets its destination back when its transmission starts.
+//! The switch looks up addresses, so a received frame is addressed to a port of the switch. It gets
+//! its destination back when it arrives at the next node.
 
 use wire::mac::MacAddr;
 
@@ -88,7 +88,7 @@ pub(crate) fn port_address(port: usize) -> MacAddr {
     MacAddr([a, b, 0, 0, 0, port as u8])
 }
 
-/// Gives a frame that leaves its destination back.
+/// Gives a frame that arrives its destination back, if a switch addressed it to one of its ports.
 #[inline]
 pub(crate) fn restore(bytes: &mut [u8; CARRIED_BYTES]) {
     if bytes[..2] == PORT_PREFIX {
@@ -130,7 +130,7 @@ fn nth_bit(mut mask: u64, number: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Packet, PacketHeaders};
+    use crate::packet::{Packet, PacketHeaders, destination};
 
     fn frame(flow: usize, from: usize, dscp: u8) -> Packet {
         Packet::data(&PacketHeaders {
@@ -192,7 +192,7 @@ mod tests {
         chooser.direct(&mut packet.bytes, queued);
         assert_eq!(packet.bytes[..6], port_address(5).0);
         restore(&mut packet.bytes);
-        assert_eq!(packet.dst(), host_mac(99));
+        assert_eq!(destination(&packet.bytes), host_mac(99));
         let used = (0..6).map(|_| {
             chooser.direct(&mut packet.bytes, |_| 0);
             let port = packet.bytes[5];

@@ -9,14 +9,14 @@ use std::task::Waker;
 
 use self::loopback_port::{LoopbackPort, Wire};
 use dataplane::{Handle, LoopCommand, PollLoop, PollLoopSettings, Reply, mailbox};
-use switch::Snapshot;
+use switch::{HeapMemory, Snapshot};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
 use wire::random::Random;
 
 use super::*;
-use crate::packet::host_mac;
+use crate::packet::{Packet, host_mac};
 use crate::scenario::{Forwarding, HostNode, Link, LinkEnd, Node, NodeKind};
 use crate::time::of_ns;
 
@@ -139,6 +139,11 @@ struct Simulated {
 }
 
 impl Simulated {
+    fn receive(&mut self, port: usize, packet: &Packet, at: Picos) {
+        let frame = self.wires.frames.put(&packet.bytes).expect("memory");
+        self.device.receive(port, (frame, packet.len), at, &mut self.wires.frames);
+    }
+
     /// Runs an iteration. Before it, the links send the frames of the iteration before the last, as
     /// a port in memory does.
     fn turn(&mut self, at: Picos) -> Snapshot {
@@ -206,7 +211,7 @@ fn a_simulated_software_switch_counts_what_the_daemon_counts() {
         for port in 0..PORTS {
             for _ in 0..burst {
                 let packet = arrival(port, &mut random);
-                simulated.device.receive(port, &packet, at);
+                simulated.receive(port, &packet, at);
                 let mut bytes = packet.bytes.to_vec();
                 bytes.resize(usize::from(packet.len), 0);
                 daemon.wires[port].inject(bytes);

@@ -122,7 +122,6 @@ pub struct HeapMemory {
     /// Frames from this one up to `frames` were never used.
     fresh: u32,
     frames: u32,
-    is_refused: bool,
 }
 
 impl HeapMemory {
@@ -130,7 +129,7 @@ impl HeapMemory {
     pub fn new(frames: usize, frame_bytes: usize) -> Self {
         #[expect(clippy::expect_used, reason = "at the start, with a number of our own")]
         let frames = u32::try_from(frames).expect("frame numbers are 32 bits");
-        Self { bytes: Vec::new(), frame_bytes, free: Vec::new(), fresh: 0, frames, is_refused: false }
+        Self { bytes: Vec::new(), frame_bytes, free: Vec::new(), fresh: 0, frames }
     }
 
     /// Makes such a memory without the frames for which `is_taken` is true: they are in use
@@ -143,11 +142,6 @@ impl HeapMemory {
         memory
     }
 
-    /// True if the system had no memory for a frame that was requested.
-    pub fn is_refused(&self) -> bool {
-        self.is_refused
-    }
-
     /// Takes a frame that was never used.
     #[cold]
     fn alloc_fresh(&mut self) -> Option<FrameId> {
@@ -156,7 +150,6 @@ impl HeapMemory {
         }
         let needed = (self.fresh as usize + 1).checked_mul(self.frame_bytes);
         if !needed.is_some_and(|needed| self.grow_to(needed)) {
-            self.is_refused = true;
             return None;
         }
         self.fresh += 1;
@@ -247,16 +240,14 @@ mod tests {
         let mut memory = HeapMemory::new(2, 64);
         let frames = [memory.alloc(), memory.alloc(), memory.alloc()];
         assert_eq!(frames.each_ref().map(Option::is_some), [true, true, false]);
-        assert!(!memory.is_refused());
     }
 
-    /// No machine has this much memory. The frame is refused, and the refusal is distinguished from
-    /// memory that is used up.
+    /// No machine has this much memory: there is no frame.
     #[test]
     #[cfg_attr(miri, ignore = "Miri ends where memory cannot be had")]
     fn unavailable_memory_is_refused() {
         let mut memory = HeapMemory::new(4, 1 << 62);
-        assert!(memory.alloc().is_none() && memory.is_refused());
+        assert!(memory.alloc().is_none());
     }
 
     /// The lowest free number first; a frame in use keeps its bytes.
