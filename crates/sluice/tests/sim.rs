@@ -284,28 +284,39 @@ fn long_files_are_refused() {
 }
 
 /// A switch that holds more than fits the memory ends the run with an error that names the switch,
-/// the time and the remedy.
+/// the time and the remedy, on one thread and on two. Of two parts, the second has no memory left.
 #[test]
 fn memory_that_cannot_be_had_is_an_error() {
     let folder = folder();
+    let port = |name: &str| format!("[port.{name}]\ninterface = \"{name}\"\n");
     let device = "[buffer]\ntotal_cells = 16777216\n[port-defaults]\nspeed = \"400G\"\n\
-        [port-defaults.buffer.egress.queue.2]\nshared_percent = 100\n\
-        [port.p1]\ninterface = \"a\"\n[port.p2]\ninterface = \"b\"\n[port.p3]\ninterface = \"c\"\n";
+        [port-defaults.buffer.egress.queue.2]\nshared_percent = 100\n"
+        .to_owned()
+        + &["p1", "p2", "p3", "p4"].map(port).concat();
     fs::write(folder.path().join("configs/large.toml"), device).unwrap();
-    let scenario = "duration = \"20ms\"\n[switch.s]\nconfig = \"configs/large.toml\"\n[host.\"h[1-3]\"]\n\
+    let scenario = "duration = \"20ms\"\n[switch.r]\nconfig = \"configs/large.toml\"\n\
+        [switch.s]\nconfig = \"configs/large.toml\"\n[host.\"h[1-4]\"]\n\
         [[link]]\nends = [\"h[1-3]\", \"s.p[1-3]\"]\n\
+        [[link]]\nends = [\"h4\", \"r.p1\"]\n\
+        [[link]]\nends = [\"r.p4\", \"s.p4\"]\n\
         [[traffic]]\nname = \"t\"\nfrom = [\"h1\", \"h2\"]\nto = \"h3\"\nframe_bytes = 64\n";
     fs::write(folder.path().join("large.toml"), scenario).unwrap();
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -v 120000; exec \"$0\" sim large.toml", env!("CARGO_BIN_EXE_sluice")]);
-    let output = command.current_dir(folder.path()).output().unwrap();
-    let err = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("sluice: no memory is left for the frames that s holds at "), "{err}");
-    assert!(
-        err.contains(" µs: lower its total_cells, or run the scenario where there is more memory"),
-        "{err}"
-    );
+    for threads in ["1", "2"] {
+        let mut command = Command::new("sh");
+        let limited = "ulimit -v 200000; exec \"$0\" sim --threads \"$1\" large.toml";
+        command.args(["-c", limited, env!("CARGO_BIN_EXE_sluice"), threads]);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{threads}: {err}");
+        assert!(
+            err.contains("sluice: no memory is left for the frames that s holds at "),
+            "{threads}: {err}"
+        );
+        assert!(
+            err.contains(" µs: lower its total_cells, or run the scenario where there is more memory"),
+            "{threads}: {err}"
+        );
+    }
 }
 
 /// The tables of latencies, links and groups.

@@ -67,6 +67,17 @@ impl FrameStore {
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
     }
+
+    /// Makes a store for which the system had no memory.
+    #[cfg(test)]
+    pub(crate) fn without_memory() -> Box<Self> {
+        Box::new(Self { is_refused: true, ..Self::default() })
+    }
+
+    /// Takes over from the store of another part whether the system had no memory.
+    pub(crate) fn absorb_refusal(&mut self, other: &FrameStore) {
+        self.is_refused |= other.is_refused;
+    }
 }
 
 /// The number of no frame.

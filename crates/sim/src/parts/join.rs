@@ -52,6 +52,7 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
             std::mem::swap(&mut flow.receiver, &mut other.receiver);
         }
     }
+    whole.links.frames.absorb_refusal(&part.links.frames);
     let directions = &whole.links.directions;
     for (end, other) in whole.negotiation.ends.iter_mut().zip(&mut part.negotiation.ends) {
         if is_theirs(directions[end.line].from.node) {
@@ -64,4 +65,31 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
     }
     // Each part has counted the events of the whole network.
     whole.events += part.events - part.global_events;
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::packet::frame_store::FrameStore;
+    use crate::parts::Partition;
+    use crate::scenario::parse;
+
+    /// Results are invalid as a whole if one part had no memory left.
+    #[test]
+    fn a_part_without_memory_makes_the_whole_invalid() {
+        let text = "duration = \"1us\"\n[network]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\n\
+            hosts_per_leaf = 1\n[[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\n";
+        let scenario = parse("x.toml", text, &mut |file| Err(file.to_owned())).expect("a scenario");
+        let partition = Partition::new(&scenario, 2);
+        assert_eq!(partition.count(), 2);
+        for without in [None, Some(0), Some(1)] {
+            let parts = (0..2).map(|number| {
+                let mut part = partition.part(number);
+                let refused = FrameStore::without_memory();
+                part.0.links.frames = if without == Some(number) { refused } else { Box::default() };
+                part
+            });
+            let whole = partition.join(parts.collect());
+            assert_eq!(whole.switch_without_memory().is_some(), without.is_some(), "{without:?}");
+        }
+    }
 }
