@@ -161,6 +161,13 @@ pub(crate) fn destination_node(bytes: &[u8; CARRIED_BYTES]) -> usize {
     (u32::from_be_bytes([0, a, b, c]) as usize).wrapping_sub(1)
 }
 
+/// Returns the destination queue pair of a frame, the number of its flow.
+#[inline]
+pub(crate) fn queue_pair(bytes: &[u8; CARRIED_BYTES]) -> u32 {
+    let at = BTH - missing_tag_bytes(bytes);
+    u32::from_be_bytes([0, bytes[at + 5], bytes[at + 6], bytes[at + 7]])
+}
+
 /// Returns the MAC address of a switch port.
 pub(crate) fn port_mac(node: usize, port: usize) -> MacAddr {
     let [_, _, _, _, _, _, a, b] = (node as u64).to_be_bytes();
@@ -261,7 +268,7 @@ pub(crate) fn is_control(bytes: &[u8; CARRIED_BYTES]) -> bool {
 pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
     let [ip, bth, high] = [IP, BTH, HIGH].map(|at| at - missing_tag_bytes(bytes));
     let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let flow = (word(bth + 4) & PSN_MASK) as usize;
+    let flow = queue_pair(bytes) as usize;
     let repetition = bytes[bth + 8];
     if bytes[bth] == CNP {
         return Content::Cnp { flow };

@@ -16,7 +16,7 @@ pub(crate) fn shortened(text: &str) -> String {
 }
 
 /// Quotes words, with `between` between them.
-pub(crate) fn quoted_list(words: &[&str], between: &str) -> String {
+pub fn quoted_list(words: &[&str], between: &str) -> String {
     words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
 }
 

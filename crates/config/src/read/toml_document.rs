@@ -10,7 +10,7 @@ use toml::de::DeTable;
 use crate::read::diagnostics::ConfigErrors;
 pub use crate::read::diagnostics::{Diagnostics, SettingSpan};
 pub use crate::read::parse::{NAME_CURE, is_name, parse_units, speed, spell_units};
-pub use crate::read::suggest::{did_you_mean, quoted};
+pub use crate::read::suggest::{did_you_mean, quoted, quoted_list};
 pub use crate::read::table_reader::{Item, Setting, TableReader};
 use crate::spec::ValueSpec;
 

@@ -1,9 +1,10 @@
 //! Choice of one of several equal paths, frame by frame.
 //!
 //! Rule: a switch has for each host all ports at which a shortest path starts. Of several,
-//! - `flow` takes the one that a hash of the addresses, the protocol and the UDP ports selects, so
-//!   that the frames of a flow keep their order. Each switch has another hash function, derived
-//!   from the scenario's seed, as a fabric that avoids hash polarization configures them;
+//! - `flow` takes the one that a hash of header fields selects, by default of the addresses, the
+//!   protocol and the UDP ports, so that the frames of a flow keep their order. Each switch has
+//!   another hash function, derived from the scenario's seed, as a fabric that avoids hash
+//!   polarization configures them; switches with the same `hash_seed` have the same function;
 //! - `spray` takes them in turn;
 //! - `adaptive` takes the one whose queues hold the fewest cells, and of equal ones the next in
 //!   turn. It takes a port that is down only if all are, before routes have converged, too.
@@ -18,8 +19,10 @@
 use wire::mac::MacAddr;
 
 use super::Routes;
-use crate::packet::{CARRIED_BYTES, destination_node, host_mac, host_number, missing_tag_bytes};
-use crate::scenario::types::Multipath;
+use crate::packet::{
+    CARRIED_BYTES, destination_node, host_mac, host_number, missing_tag_bytes, queue_pair, vid_of,
+};
+use crate::scenario::types::{HashFields, Multipath};
 
 /// First bytes of the addresses that stand for ports.
 const PORT_PREFIX: [u8; 2] = [2, 2];
@@ -37,7 +40,11 @@ pub(crate) struct PathChooser {
 impl PathChooser {
     /// Creates the choices of the switch of node `node`; `None` if it needs none.
     pub(crate) fn new(kind: Multipath, seed: u64, node: usize) -> Option<Self> {
-        let key = mix(seed ^ mix(node as u64 + 1));
+        let own = mix(seed ^ mix(node as u64 + 1));
+        let key = match kind {
+            Multipath::Flow(hash) => hash.seed.map_or(own, |seed| mix(mix(seed))),
+            _ => own,
+        };
         (kind != Multipath::Receiver).then(|| Self { kind, key, choices: Vec::new(), turn: key as u32 })
     }
 
@@ -62,10 +69,8 @@ impl PathChooser {
             return;
         }
         let port = match (ports.count_ones(), self.kind) {
-            (1, _) => ports.trailing_zeros(),
-            (count, Multipath::Receiver | Multipath::Flow) => {
-                nth_bit(ports, flow_hash(bytes, self.key, count))
-            }
+            (1, _) | (_, Multipath::Receiver) => ports.trailing_zeros(),
+            (count, Multipath::Flow(hash)) => nth_bit(ports, flow_hash(bytes, hash.fields, self.key, count)),
             (count, Multipath::Spray) => nth_bit(ports, self.next_turn() % count),
             (count, Multipath::Adaptive) => {
                 let first = self.next_turn() % count;
@@ -97,18 +102,34 @@ pub(crate) fn restore(bytes: &mut [u8; CARRIED_BYTES]) {
     }
 }
 
-/// Returns a number below `count`, the same for all frames of a flow: of a hash of the IPv4
-/// addresses, the protocol and the UDP ports. DSCP and ECN do not count.
-pub(crate) fn flow_hash(bytes: &[u8; CARRIED_BYTES], key: u64, count: u32) -> u32 {
+/// Returns a number below `count`, the same for all frames with the same values of these fields.
+pub(crate) fn flow_hash(
+    bytes: &[u8; CARRIED_BYTES],
+    HashFields(fields): HashFields,
+    key: u64,
+    count: u32,
+) -> u32 {
     const PROTOCOL: usize = 27;
     const ADDRESSES: usize = 30;
     const UDP_PORTS: usize = 38;
+    /// Bits of the fields in front of the IP header and behind UDP.
+    const OTHERS: u16 = 0b1_1110_0000;
     let [protocol, addresses, ports] =
         [PROTOCOL, ADDRESSES, UDP_PORTS].map(|at| at - missing_tag_bytes(bytes));
+    let mask = |field: u32, bits: u64| if fields & 1 << field == 0 { 0 } else { bits };
     let addresses: [u8; 8] = *bytes[addresses..].first_chunk().expect("they are stored");
+    let addresses = u64::from_be_bytes(addresses) & (mask(0, u64::MAX << 32) | mask(1, u64::MAX >> 32));
     let ports: [u8; 4] = *bytes[ports..].first_chunk().expect("they are stored");
     let rest = u64::from(bytes[protocol]) << 32 | u64::from(u32::from_be_bytes(ports));
-    let hash = mix(mix(key ^ u64::from_be_bytes(addresses)) ^ rest);
+    let rest = rest & (mask(2, 0xff << 32) | mask(3, 0xffff_0000) | mask(4, 0xffff));
+    let mut hash = mix(mix(key ^ addresses) ^ rest);
+    if fields & OTHERS != 0 {
+        let mac = |at: usize| bytes[at..at + 6].iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte));
+        let vid = u64::from(vid_of(bytes).unwrap_or(0)) << 24;
+        hash = mix(hash ^ mac(6) & mask(5, u64::MAX));
+        hash = mix(hash ^ mac(0) & mask(6, u64::MAX));
+        hash = mix(hash ^ vid & mask(7, u64::MAX) ^ u64::from(queue_pair(bytes)) & mask(8, u64::MAX));
+    }
     (((hash >> 32) * u64::from(count)) >> 32) as u32
 }
 
@@ -154,7 +175,12 @@ mod tests {
             let used: u32 = (0..runs)
                 .map(|seed| {
                     let of = |flow: u32| {
-                        flow_hash(&frame(flow as usize, flow as usize, 0).bytes, mix(seed), ports)
+                        flow_hash(
+                            &frame(flow as usize, flow as usize, 0).bytes,
+                            HashFields::DEFAULT,
+                            mix(seed),
+                            ports,
+                        )
                     };
                     (0..flows).fold(0u64, |mask, flow| mask | 1 << of(flow)).count_ones()
                 })
@@ -170,16 +196,40 @@ mod tests {
     #[test]
     fn a_flow_keeps_its_port_whatever_its_number_dscp_and_marks() {
         let mut one = frame(7, 3, 0);
-        let port = flow_hash(&one.bytes, 1, 16);
+        let port = flow_hash(&one.bytes, HashFields::DEFAULT, 1, 16);
         one.set_number(12345, 1);
         let mut other = frame(7, 3, 46);
         other.bytes[19] |= 3;
-        assert_eq!([one, other].map(|frame| flow_hash(&frame.bytes, 1, 16)), [port; 2]);
+        assert_eq!([one, other].map(|frame| flow_hash(&frame.bytes, HashFields::DEFAULT, 1, 16)), [port; 2]);
         let mut untagged = frame(7, 3, 0);
         wire::ethernet::pop_tag(&mut untagged.bytes);
-        assert_eq!(flow_hash(&untagged.bytes, 1, 16), port);
-        let ports: Vec<u32> = (0..32).map(|flow| flow_hash(&frame(flow, 3, 0).bytes, 1, 16)).collect();
+        assert_eq!(flow_hash(&untagged.bytes, HashFields::DEFAULT, 1, 16), port);
+        let ports: Vec<u32> =
+            (0..32).map(|flow| flow_hash(&frame(flow, 3, 0).bytes, HashFields::DEFAULT, 1, 16)).collect();
         assert!(ports.iter().any(|other| *other != ports[0]), "flows of two hosts spread too: {ports:?}");
+    }
+
+    /// A hash of one field depends on that field and on no other.
+    #[test]
+    fn each_field_is_hashed_alone() {
+        use crate::scenario::types::HASH_FIELDS;
+        let last_bytes = [33, 37, 27, 39, 41, 11, 5, 15, 53];
+        assert_eq!(last_bytes.len(), HASH_FIELDS.len());
+        let frame = frame(7, 3, 0);
+        let hash = |bytes: &[u8; CARRIED_BYTES], field: usize| {
+            flow_hash(bytes, HashFields(1 << field), mix(1), u32::MAX)
+        };
+        for (field, name) in HASH_FIELDS.iter().enumerate() {
+            for (other, at) in last_bytes.into_iter().enumerate() {
+                let mut bytes = frame.bytes;
+                bytes[at] ^= 1;
+                assert_eq!(
+                    hash(&bytes, field) != hash(&frame.bytes, field),
+                    field == other,
+                    "{name}, byte {at}"
+                );
+            }
+        }
     }
 
     #[test]

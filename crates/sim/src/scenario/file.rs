@@ -13,12 +13,17 @@
 //! multipath = "receiver"           # of equal paths, one by the receiver's number; "flow": by a
 //!                                  # hash of addresses and ports; "spray": in turn, by frame;
 //!                                  # "adaptive": the shortest queues, by frame
+//! hash_fields = ["src-ip"]         # of "flow": also "dst-ip", "protocol", "src-port", "dst-port",
+//!                                  # which all are the default; "src-mac", "dst-mac", "vlan",
+//!                                  # "dst-qp": the queue pair of the flow
+//! hash_seed = 1                    # one hash function for all switches with this seed; default:
+//!                                  # one for each switch
 //! convergence = "200us"            # from a cut or repair to new routes; default: they stay
 //!
 //! [switch."leaf[1-2]"]             # a range stands for several names: leaf1 and leaf2
 //! config = "leaf.toml"             # required: daemon configuration, path relative to this file
 //! turn   = "20us"                  # poll interval of a software loop; default: "0ns", a chip
-//! multipath = "flow"               # default: that of the network
+//! multipath = "flow"               # default: that of the network; hash_fields, hash_seed likewise
 //!
 //! [switch.spine]                   # a name contains no '.'
 //! config = "spine.toml"
@@ -234,7 +239,7 @@
 //! global_speed = "100G"     # between groups; default: that of the fabric
 //! global_cable_m = 100      # default: 0
 //!
-//! [switch.leaf1]            # of a generated switch: `turn` and `multipath`
+//! [switch.leaf1]            # of a generated switch: `turn`, `multipath`, `hash_fields`, `hash_seed`
 //! turn = "10us"
 //!
 //! [host."h[1-4]"]           # of a generated host: everything but `ports`
@@ -260,7 +265,7 @@ use switch::Nanos;
 use super::faults::{read_faults, read_routes};
 use super::links::Links;
 use super::network::Network;
-use super::nodes::{Devices, MULTIPATHS, Nodes};
+use super::nodes::{Devices, FLOW, Nodes, read_multipath};
 use super::parse::{Load, MAX_TIME_NS, before_the_end, spell_time, time};
 use super::tables::required;
 use super::types::{Forwarding, Multipath, Scenario, Traffic};
@@ -318,10 +323,13 @@ fn read(
     let forwarding = file.choice("forwarding", &forwardings, report);
     let latency = file.boolean("latency", report).is_some_and(|latency| latency.value);
     let queue_lengths = file.boolean("queue_lengths", report).is_some_and(|measured| measured.value);
-    let multipath = file.choice("multipath", &MULTIPATHS, report);
     let convergence = file.item("convergence").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
     let generated = generate::read(&mut file, load, report);
-    let nodes = Nodes::read(&mut file, generated.as_ref(), devices, load, report);
+    let learns = forwarding.as_ref().is_some_and(|choice| choice.value == Forwarding::Learning);
+    let default = if generated.is_some() && !learns { FLOW } else { Multipath::Receiver };
+    let multipath = read_multipath(&mut file, default, report);
+    let of_network = multipath.as_ref().map_or(default, |multipath| multipath.value);
+    let nodes = Nodes::read(&mut file, (generated.as_ref(), of_network), devices, load, report);
     let links = Links::read(&mut file, generated.as_ref(), &nodes, devices, report);
     let network = Network { nodes: &nodes, links: &links, devices };
     let traffics = traffic::read(&mut file, (duration_ns, seed), &nodes, load, report);
@@ -345,10 +353,8 @@ fn read(
     if !is_right(report) {
         return None;
     }
-    let learns = forwarding.as_ref().is_some_and(|choice| choice.value == Forwarding::Learning);
-    let default = if generated.is_some() && !learns { Multipath::Flow } else { Multipath::Receiver };
     let tables: Vec<SettingSpan> = (0..nodes.len()).map(|node| nodes.location(node).clone()).collect();
-    let nodes = nodes.build(devices, multipath.map_or(default, |multipath| multipath.value));
+    let nodes = nodes.build(devices, of_network);
     let mut table = Routes::shortest(&nodes, &links.list);
     routes.iter().for_each(|route| table.set(*route));
     let ways = validate::path_limits(&traffics, &nodes, &links.list, &table, report);

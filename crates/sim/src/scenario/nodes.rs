@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, did_you_mean, quoted};
+use config::read::toml_document::{
+    Diagnostics, Item, Setting, SettingSpan, TableReader, did_you_mean, quoted, quoted_list,
+};
 use config::{Config, ConfigErrors};
 use switch::Nanos;
 use switch::settings::VLANS;
@@ -11,17 +13,22 @@ use super::dcqcn::DcqcnTable;
 use super::generate::{Generated, RoleConfig};
 use super::name_ranges::Names;
 use super::parse::{Load, MAX_NODES, MAX_SWITCHES, MAX_TIME_NS, text, time};
-use super::types::{HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode};
+use super::types::{
+    FlowHash, HASH_FIELDS, HashFields, HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode,
+};
 
 /// The most ports of a host.
 const MAX_HOST_PORTS: u8 = 8;
 /// The most known names among which a suggestion is searched, and which are listed.
 const MAX_LISTED: usize = 256;
 
+/// ECMP with the default hash.
+pub(super) const FLOW: Multipath = Multipath::Flow(FlowHash { fields: HashFields::DEFAULT, seed: None });
+
 /// Values of `multipath`.
-pub(super) const MULTIPATHS: [(&str, Multipath); 4] = [
+const MULTIPATHS: [(&str, Multipath); 4] = [
     ("receiver", Multipath::Receiver),
-    ("flow", Multipath::Flow),
+    ("flow", FLOW),
     ("spray", Multipath::Spray),
     ("adaptive", Multipath::Adaptive),
 ];
@@ -147,9 +154,10 @@ impl Devices {
 
 impl Nodes {
     /// Reads the tables of all nodes: switches first, then hosts, each in the order of the file.
+    /// Beside a generated network, `paths` is what its switches have without `multipath`.
     pub(super) fn read(
         file: &mut TableReader,
-        generated: Option<&Generated>,
+        (generated, paths): (Option<&Generated>, Multipath),
         devices: &mut Devices,
         load: Load,
         report: &mut Diagnostics,
@@ -167,7 +175,7 @@ impl Nodes {
                 };
                 let of_network: Vec<usize> = names.iter().filter_map(|name| nodes.generated(&name)).collect();
                 if of_network.len() == names.len() {
-                    nodes.refine_switches(&of_network, section, report);
+                    nodes.refine_switches(&of_network, section, paths, report);
                     continue;
                 }
                 if !of_network.is_empty() {
@@ -175,7 +183,7 @@ impl Nodes {
                     continue;
                 }
                 nodes.switches += names.len();
-                let kind = read_switch(section, devices, load, report);
+                let kind = read_switch(section, paths, devices, load, report);
                 nodes.add(&names, &location, kind, report);
             }
         }
@@ -281,14 +289,20 @@ impl Nodes {
     }
 
     /// Reads the table of switches of a generated network, which has their configuration.
-    fn refine_switches(&mut self, switches: &[usize], mut section: TableReader, report: &mut Diagnostics) {
+    fn refine_switches(
+        &mut self,
+        switches: &[usize],
+        mut section: TableReader,
+        of_network: Multipath,
+        report: &mut Diagnostics,
+    ) {
         if let Some(location) = section.location_of("config") {
             let cure = "write it into [network], or config = { ROLE = \"…\" } there for switches of a role";
             report.add(&location, "the network has the configuration of its switches", cure);
             section.item("config");
         }
         let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
-        let own_multipath = section.choice("multipath", &MULTIPATHS, report).map(|choice| choice.value);
+        let own_multipath = read_multipath(&mut section, of_network, report).map(|choice| choice.value);
         let location = section.location.clone();
         section.finish(report);
         for &node in switches {
@@ -575,6 +589,7 @@ fn too_many(nodes: usize) -> (String, String) {
 
 fn read_switch(
     mut section: TableReader,
+    of_network: Multipath,
     devices: &mut Devices,
     load: Load,
     report: &mut Diagnostics,
@@ -586,10 +601,66 @@ fn read_switch(
     }
     let path = item.and_then(|item| text(item, CURE, report));
     let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
-    let multipath = section.choice("multipath", &MULTIPATHS, report).map(|choice| choice.value);
+    let multipath = read_multipath(&mut section, of_network, report).map(|choice| choice.value);
     section.finish(report);
     let device = path.and_then(|path| devices.get(&path, load, report));
     TableKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value), multipath }
+}
+
+/// Reads the choice among paths of the scenario or of a switch; `None` if the table has none.
+/// `default` is what it has without: its hash, too, is refined.
+pub(super) fn read_multipath(
+    table: &mut TableReader,
+    default: Multipath,
+    report: &mut Diagnostics,
+) -> Option<Setting<Multipath>> {
+    let choice = table.choice("multipath", &MULTIPATHS, report);
+    let fields = table.item("hash_fields").and_then(|item| read_hash_fields(item, report));
+    let seed = table.number_in("hash_seed", 0..=i64::MAX as u64, report);
+    let of_hash = fields.as_ref().map(|set| &set.location).or(seed.as_ref().map(|set| &set.location));
+    let location = choice.as_ref().map(|set| &set.location).or(of_hash)?.clone();
+    let value = match (choice.map_or(default, |choice| choice.value), default, of_hash) {
+        (Multipath::Flow(own), default, _) => {
+            let hash = if let Multipath::Flow(hash) = default { hash } else { own };
+            let fields = fields.map_or(hash.fields, |set| set.value);
+            Multipath::Flow(FlowHash { fields, seed: seed.map(|set| set.value).or(hash.seed) })
+        }
+        (other, _, Some(location)) => {
+            report.add(
+                location,
+                "has no effect without a hash",
+                "write multipath = \"flow\", or leave it out",
+            );
+            other
+        }
+        (other, _, None) => other,
+    };
+    Some(Setting { value, location })
+}
+
+/// Reads the fields of a hash: at least one, and none twice.
+fn read_hash_fields(item: Item, report: &mut Diagnostics) -> Option<Setting<HashFields>> {
+    let cure = format!("write a list of {}", quoted_list(&HASH_FIELDS, ", "));
+    let location = item.location.clone();
+    let Some(list) = item.list() else { return item.wrong_type(&cure, report) };
+    if list.is_empty() {
+        report.add(&location, "no field", cure);
+        return None;
+    }
+    let mut fields = 0;
+    for element in list {
+        let name = element.string_or(&cure, report)?;
+        let Some(field) = HASH_FIELDS.iter().position(|field| *field == name.value) else {
+            let cure = did_you_mean(name.value, &HASH_FIELDS).unwrap_or(cure);
+            report.add(&name.location, format!("unknown field {}", quoted(name.value)), cure);
+            return None;
+        };
+        if fields & 1 << field != 0 {
+            report.add(&name.location, format!("{} twice", quoted(name.value)), "write it once");
+        }
+        fields |= 1 << field;
+    }
+    Some(Setting { value: HashFields(fields), location })
 }
 
 fn read_host(mut section: TableReader, report: &mut Diagnostics) -> TableKind {

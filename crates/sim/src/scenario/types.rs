@@ -81,12 +81,36 @@ pub enum Multipath {
     /// By the receiver's number.
     #[default]
     Receiver,
-    /// By a hash of the flow's addresses and ports (ECMP).
-    Flow,
+    /// By a hash of header fields (ECMP).
+    Flow(FlowHash),
     /// Frame by frame, in turn.
     Spray,
     /// Frame by frame, the port with the shortest queues.
     Adaptive,
+}
+
+/// What ECMP hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowHash {
+    /// Fields of the hash.
+    pub fields: HashFields,
+    /// Seed of the hash function, the same for all switches that have it; by default each switch
+    /// has a function of its own, derived from the scenario's seed.
+    pub seed: Option<u64>,
+}
+
+/// Header fields of a hash: bit n is set for field n of [`HASH_FIELDS`]. Source: the native hash
+/// fields of SAI (`saihash.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashFields(pub u16);
+
+/// Names of the fields, by their bits in [`HashFields`].
+pub const HASH_FIELDS: [&str; 9] =
+    ["src-ip", "dst-ip", "protocol", "src-port", "dst-port", "src-mac", "dst-mac", "vlan", "dst-qp"];
+
+impl HashFields {
+    /// IP addresses, protocol and UDP ports.
+    pub const DEFAULT: Self = Self(0b1_1111);
 }
 
 /// A switch or a host.

@@ -159,7 +159,7 @@ fn nodes_of_a_network_may_have_tables() {
         NodeKind::Host(_) => panic!("{name} is a switch"),
     };
     assert_eq!(of_switch("spine1"), (Multipath::Spray, 10_000));
-    assert_eq!(of_switch("spine2"), (Multipath::Flow, 0));
+    assert!(matches!(of_switch("spine2"), (Multipath::Flow(_), 0)));
     assert_eq!(run(&refined).traffic[0].completed, 1);
 }
 

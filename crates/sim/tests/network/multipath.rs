@@ -5,7 +5,9 @@ mod lab;
 
 use lab::{GBPS, MS, US, cable, constant, host, run, scenario, switch};
 use sim::Results;
-use sim::scenario::{Fault, FaultKind, Multipath, NodeKind, Scenario, Traffic};
+use sim::scenario::{Fault, FaultKind, FlowHash, HashFields, Multipath, NodeKind, Scenario, Traffic, parse};
+
+const FLOW: Multipath = Multipath::Flow(FlowHash { fields: HashFields::DEFAULT, seed: None });
 
 /// Ports `p0` to `p{ports - 1}`; priority 3 is no-drop.
 fn device(ports: usize) -> String {
@@ -62,7 +64,7 @@ fn one_receiver_has_one_path_unless_frames_choose() {
 fn flows_collide_as_balls_fall_into_bins() {
     let (seeds, mut sum) = (60, 0.0);
     for seed in 0..seeds {
-        let mut scenario = four_to_one(Multipath::Flow, seed);
+        let mut scenario = four_to_one(FLOW, seed);
         scenario.duration_ns = 100 * US;
         let outcome = run(&scenario);
         let used = (4..8).filter(|&uplink| outcome.links[uplink].busy_percent[0] > 5.0).count();
@@ -74,7 +76,7 @@ fn flows_collide_as_balls_fall_into_bins() {
     let (mean, expected) = (sum / seeds as f64, 4.0 * (1.0 - 0.75_f64.powi(4)));
     assert!((mean - expected).abs() < 3.0 * (0.374_f64 / seeds as f64).sqrt(), "{mean}, {expected}");
     // Always the same for one seed.
-    let again = || gbps(&run(&four_to_one(Multipath::Flow, 1)));
+    let again = || gbps(&run(&four_to_one(FLOW, 1)));
     assert_eq!(again().to_bits(), again().to_bits());
 }
 
@@ -82,7 +84,7 @@ fn flows_collide_as_balls_fall_into_bins() {
 /// switches have converged is lost, by name, and nothing more. After the repair nothing is lost.
 #[test]
 fn routes_heal_after_a_cut() {
-    for multipath in [Multipath::Receiver, Multipath::Flow, Multipath::Spray, Multipath::Adaptive] {
+    for multipath in [Multipath::Receiver, FLOW, Multipath::Spray, Multipath::Adaptive] {
         let mut scenario = four_to_one(multipath, 1);
         scenario.traffic[0].flows.truncate(1);
         scenario.traffic[0].rate_bps = 40 * GBPS;
@@ -129,4 +131,58 @@ fn a_small_fdb_has_all_routes() {
     let traffic = vec![constant("a", 1, 2, 3, 1000), constant("b", 2, 3, 3, 1000)];
     let outcome = run(&scenario(nodes, links, traffic, 100 * US));
     assert!(outcome.hosts.iter().all(|host| host.foreign_frames == 0), "{:?}", outcome.hosts);
+}
+
+fn fat_tree(more: &str) -> Scenario {
+    let text = format!(
+        "duration = \"20us\"\n{more}\n[network]\nkind = \"fat-tree\"\nk = 4\n\
+         [[traffic]]\nname = \"t\"\nfrom = \"h[1-16]\"\nto = \"h[1-16]\"\nrate = \"5G\"\n"
+    );
+    parse("t.toml", &text, &mut |file| Err(file.to_owned())).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+}
+
+/// Uplinks of the aggregation switches of a fat-tree that carry frames, of 16.
+fn used_core_links(more: &str) -> usize {
+    let outcome = run(&fat_tree(more));
+    let to_core = outcome.links.iter().filter(|link| link.name.contains("agg") && link.name.contains("core"));
+    let used: Vec<bool> = to_core.map(|link| link.busy_percent[0] > 0.0).collect();
+    assert_eq!(used.len(), 16);
+    used.into_iter().filter(|used| *used).count()
+}
+
+/// Hash polarization: if edge and aggregation switches have one hash function, an aggregation
+/// switch gets only flows for which that selects the same one of its two uplinks. Functions of
+/// their own for the two tiers, or fields of their own, use all.
+#[test]
+fn one_hash_function_in_two_tiers_leaves_uplinks_idle() {
+    assert_eq!(used_core_links(""), 16);
+    assert_eq!(used_core_links("hash_seed = 7"), 8);
+    assert_eq!(used_core_links("hash_seed = 7\n[switch.\"agg[1-8]\"]\nhash_seed = 8"), 16);
+    let fields = "hash_seed = 7\nhash_fields = [\"src-ip\", \"dst-ip\"]";
+    assert_eq!(used_core_links(fields), 8);
+    assert_eq!(used_core_links(&format!("{fields}\n[switch.\"agg[1-8]\"]\nhash_fields = [\"dst-qp\"]")), 16);
+}
+
+/// Without the UDP source port, which is what a queue pair differs in, all flows of two hosts have
+/// one path; with the queue pair they spread.
+#[test]
+fn fields_decide_which_flows_share_a_path() {
+    let used = |fields: &str| {
+        let text = format!(
+            "duration = \"20us\"\nhash_fields = [{fields}]\n[network]\nkind = \"leaf-spine\"\nleaves = 2\n\
+             spines = 4\nhosts_per_leaf = 1\n{}",
+            (1..=32)
+                .map(|n| format!("[[traffic]]\nname = \"t{n}\"\nfrom = \"h1\"\nto = \"h2\"\nrate = \"1G\"\n"))
+                .collect::<String>()
+        );
+        let scenario = parse("t.toml", &text, &mut |file| Err(file.to_owned())).unwrap();
+        let outcome = run(&scenario);
+        let uplinks = outcome.links.iter().filter(|link| link.name.contains("spine"));
+        uplinks.filter(|link| link.busy_percent[0] > 0.0 && link.name.contains("leaf1")).count()
+    };
+    assert_eq!(
+        used("\"src-ip\", \"dst-ip\", \"protocol\", \"dst-port\", \"vlan\", \"src-mac\", \"dst-mac\""),
+        1
+    );
+    assert_eq!([used("\"src-port\""), used("\"dst-qp\"")], [4, 4]);
 }
