@@ -1,11 +1,14 @@
 //! A host: sends the frames of its flows as they become due, honors pauses per priority, and
 //! answers marks with CNPs, and frames with acknowledgments.
 //!
-//! Rule: of several ports, the first whose link is up sends, and all receive. Whenever the link
-//! direction is idle and not paused as a whole (802.3x PAUSE), the next priority in round-robin
-//! order that has a frame due and is not paused sends one. The flows of a priority take turns. PFC
-//! frames of a storm have precedence, then CNPs, then acknowledgments of priorities that are not
-//! paused.
+//! Rule: of several ports, the first whose link is up sends, and all receive. With `balance-xor`
+//! all ports whose links are up send, each the flows that a hash gives it; a flow moves only when a
+//! link goes down or comes up. Whenever a link direction is idle and not paused as a whole (802.3x
+//! PAUSE), the next priority in round-robin order that has a frame due and is not paused sends one.
+//! The flows of a priority take turns. PFC frames of a storm, on the first port, have precedence,
+//! then CNPs, then acknowledgments of priorities that are not paused.
+//!
+//! Source: Linux, Documentation/networking/bonding.rst (active-backup, balance-xor).
 
 use std::collections::VecDeque;
 
@@ -20,7 +23,8 @@ use crate::event_queue::Event;
 use crate::flow::Flow;
 use crate::link::{LinkDirection, Links};
 use crate::packet::{AckContent, CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
-use crate::scenario::HostNode;
+use crate::routes::multipath;
+use crate::scenario::{Bond, HostNode};
 use crate::time::{NS, Picos, instant, of_ns, picos};
 
 /// Pause time of a storm's frames.
@@ -33,20 +37,12 @@ pub(crate) struct Host {
     /// VID of the frames that it sends and accepts; `None` without a VLAN.
     pub(crate) vlan: Option<u16>,
     pub(crate) ports: Vec<HostPort>,
-    /// The port that sends.
-    sender: usize,
-    /// Flows with a frame that is due, by priority.
-    ready: [VecDeque<u32>; 8],
-    /// Bit p is set if `ready[p]` is not empty.
-    ready_mask: u8,
-    /// The priority that sent last.
-    last: u32,
-    /// Flows whose senders are to receive a CNP.
-    cnps: VecDeque<u32>,
-    /// Acknowledgments by priority: the flow, its DSCP, and what they report.
-    acks: [VecDeque<(u32, u8, AckContent)>; 8],
-    /// Bit p is set if `acks[p]` is not empty.
-    ack_mask: u8,
+    /// The first port whose link is up.
+    first: usize,
+    /// Ports whose links are up and among which flows are distributed, if that is configured.
+    balanced: Option<Vec<usize>>,
+    /// What waits to be sent: by the first port whose link is up, or by each port.
+    queues: Vec<SendQueues>,
     storms: Vec<Storm>,
     pub(crate) sent_frames: u64,
     pub(crate) sent_control: u64,
@@ -63,6 +59,79 @@ pub(crate) struct HostPort {
     pub(crate) pauses: PfcRxState,
     /// Pause of the whole link, if the host honors 802.3x PAUSE.
     link_pause: Option<LinkPause>,
+}
+
+/// What waits to be sent over one port.
+#[derive(Debug)]
+struct SendQueues {
+    /// Flows with a frame that is due, by priority.
+    ready: [VecDeque<u32>; 8],
+    /// Bit p is set if `ready[p]` is not empty.
+    ready_mask: u8,
+    /// The priority that sent last.
+    last: u32,
+    /// Flows whose senders are to receive a CNP.
+    cnps: VecDeque<u32>,
+    /// Acknowledgments by priority: the flow, its DSCP, and what they report.
+    acks: [VecDeque<(u32, u8, AckContent)>; 8],
+    /// Bit p is set if `acks[p]` is not empty.
+    ack_mask: u8,
+}
+
+impl SendQueues {
+    fn new() -> Self {
+        let (ready, cnps, acks) = Default::default();
+        Self { ready, ready_mask: 0, last: 7, cnps, acks, ack_mask: 0 }
+    }
+
+    #[inline]
+    fn has_waiting(&self) -> bool {
+        self.ready_mask | self.ack_mask != 0 || !self.cnps.is_empty()
+    }
+
+    #[inline]
+    fn push_ready(&mut self, flow: u32, priority: u8) {
+        self.ready[usize::from(priority & 7)].push_back(flow);
+        self.ready_mask |= 1 << (priority & 7);
+    }
+
+    fn push_ack(&mut self, priority: u8, ack: (u32, u8, AckContent)) {
+        self.acks[usize::from(priority & 7)].push_back(ack);
+        self.ack_mask |= 1 << (priority & 7);
+    }
+
+    /// Takes the flow of the next priority in turn that has one and is not paused.
+    #[inline]
+    fn next_flow(&mut self, paused: u8) -> Option<usize> {
+        let free = self.ready_mask & !paused;
+        if free == 0 {
+            return None;
+        }
+        let after = free.rotate_right((self.last + 1) & 7); // bit 0: the priority after the last
+        let priority = (self.last + 1 + after.trailing_zeros()) & 7;
+        self.last = priority;
+        let ready = &mut self.ready[priority as usize];
+        let flow = ready.pop_front()? as usize;
+        if ready.is_empty() {
+            self.ready_mask &= !(1 << priority);
+        }
+        Some(flow)
+    }
+
+    /// Takes the next acknowledgment whose priority is not paused.
+    fn next_ack(&mut self, paused: u8, flows: &[Flow]) -> Option<Packet> {
+        let free = self.ack_mask & !paused;
+        if free == 0 {
+            return None;
+        }
+        let priority = free.trailing_zeros() as u8;
+        let acks = &mut self.acks[usize::from(priority)];
+        let (flow, dscp, ack) = acks.pop_front()?;
+        if acks.is_empty() {
+            self.ack_mask &= !(1 << priority);
+        }
+        Some(Packet::ack(&flows[flow as usize].headers, (priority, dscp), ack))
+    }
 }
 
 #[derive(Debug)]
@@ -83,17 +152,16 @@ impl Host {
         let mut lines: Vec<&LinkDirection> =
             wires.directions.iter().filter(|line| line.from.node == node).collect();
         lines.sort_unstable_by_key(|line| line.from.port);
+        let ports: Vec<HostPort> = lines.into_iter().map(port).collect();
+        let balanced = (settings.bond == Bond::BalanceXor).then(|| (0..ports.len()).collect());
+        let queues = if balanced.is_some() { ports.len() } else { 1 };
         Self {
             node,
             vlan: settings.vlan,
-            ports: lines.into_iter().map(port).collect(),
-            sender: 0,
-            ready: Default::default(),
-            ready_mask: 0,
-            last: 7,
-            cnps: VecDeque::new(),
-            acks: Default::default(),
-            ack_mask: 0,
+            ports,
+            first: 0,
+            balanced,
+            queues: (0..queues).map(|_| SendQueues::new()).collect(),
             storms: Vec::new(),
             sent_frames: 0,
             sent_control: 0,
@@ -121,56 +189,72 @@ impl Host {
     /// Handles a frame of a flow that is due.
     #[inline]
     pub(crate) fn ready(&mut self, flow: usize, priority: u8) {
-        self.ready[usize::from(priority & 7)].push_back(flow as u32);
-        self.ready_mask |= 1 << (priority & 7);
+        let queue = self.queue_of(flow as u32);
+        self.queues[queue].push_ready(flow as u32, priority);
     }
 
-    /// Sends the next frame, if the link direction is idle and there is one. If more waits, the end
-    /// of that one is an event.
+    /// Returns the index of the queues in which what belongs to a flow waits.
+    #[inline]
+    fn queue_of(&self, flow: u32) -> usize {
+        match &self.balanced {
+            None => 0,
+            Some(ports) => ports[multipath::share_of(u64::from(flow), ports.len())],
+        }
+    }
+
+    /// Sends the next frame over each link direction that is idle, if there is one. If more waits,
+    /// the end of that one is an event.
     #[inline]
     pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Links) {
-        let line = self.line();
-        if wires.is_idle(line) {
-            self.send_next(line, flows, wires);
-        }
-        let waits = self.ready_mask | self.ack_mask != 0 || !self.cnps.is_empty();
-        if waits || !self.storms.is_empty() {
-            wires.report_end(line);
+        for queue in 0..self.queues.len() {
+            let port = if self.balanced.is_some() { queue } else { self.first };
+            let line = self.ports[port].line;
+            if wires.is_idle(line) {
+                self.send_next((queue, port), flows, wires);
+            }
+            if self.queues[queue].has_waiting() || !self.storms.is_empty() {
+                wires.report_end(line);
+            }
         }
     }
 
-    /// Sends the next frame over an idle link direction, if there is one.
+    /// Sends the next frame of these queues over a port whose link direction is idle, if there is
+    /// one.
     #[inline]
-    fn send_next(&mut self, line: usize, flows: &mut [Flow], wires: &mut Links) {
-        if let Some(packet) = self.next_of_storm(wires) {
+    fn send_next(&mut self, (queue, port): (usize, usize), flows: &mut [Flow], wires: &mut Links) {
+        let line = self.ports[port].line;
+        if port == self.first
+            && let Some(packet) = self.next_of_storm(wires)
+        {
             self.sent_control += 1;
             wires.send(line, packet.len, &packet.bytes);
             return;
         }
         let now = instant(wires.now);
-        let port = &mut self.ports[self.sender];
-        if let Some(link) = &mut port.link_pause
+        let sender = &mut self.ports[port];
+        if let Some(link) = &mut sender.link_pause
             && link.is_paused(now)
         {
             wires.wake(line, picos(link.ends_at()));
             return;
         }
-        let paused = port.pauses.paused(now).bits();
-        if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
-            let Some(flow) = self.cnps.pop_front() else { return };
+        let paused = sender.pauses.paused(now).bits();
+        let queues = &mut self.queues[queue];
+        if !queues.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
+            let Some(flow) = queues.cnps.pop_front() else { return };
             self.sent_frames += 1;
             let cnp = Packet::cnp(&flows[flow as usize].headers);
             wires.send(line, cnp.len, &cnp.bytes);
             return;
         }
-        if let Some(ack) = self.next_ack(paused, flows) {
+        if let Some(ack) = queues.next_ack(paused, flows) {
             self.sent_frames += 1;
             wires.send(line, ack.len, &ack.bytes);
             return;
         }
-        let Some(number) = self.next_ready(paused, flows, wires) else {
-            if self.ready_mask | self.ack_mask != 0 || !self.cnps.is_empty() {
-                wires.wake(line, picos(self.ports[self.sender].pauses.next_end()));
+        let Some(number) = self.next_ready(queue, paused, flows, wires) else {
+            if self.queues[queue].has_waiting() {
+                wires.wake(line, picos(self.ports[port].pauses.next_end()));
             }
             return;
         };
@@ -195,20 +279,15 @@ impl Host {
 
     /// Takes the next flow in turn that has a frame due and is not paused.
     #[inline]
-    fn next_ready(&mut self, paused: u8, flows: &mut [Flow], wires: &mut Links) -> Option<usize> {
+    fn next_ready(
+        &mut self,
+        queue: usize,
+        paused: u8,
+        flows: &mut [Flow],
+        wires: &mut Links,
+    ) -> Option<usize> {
         loop {
-            let free = self.ready_mask & !paused;
-            if free == 0 {
-                return None;
-            }
-            let after = free.rotate_right((self.last + 1) & 7); // bit 0: the priority after the last
-            let priority = (self.last + 1 + after.trailing_zeros()) & 7;
-            self.last = priority;
-            let ready = &mut self.ready[priority as usize];
-            let number = ready.pop_front()? as usize;
-            if ready.is_empty() {
-                self.ready_mask &= !(1 << priority);
-            }
+            let number = self.queues[queue].next_flow(paused)?;
             // Acknowledgments may have taken away what there was to send, or the window for it.
             let flow = &mut flows[number];
             let is_stale = |flow: &Flow| flow.next_due().is_none_or(|due| due > wires.now);
@@ -219,25 +298,10 @@ impl Host {
         }
     }
 
-    /// Takes the next acknowledgment whose priority is not paused.
-    fn next_ack(&mut self, paused: u8, flows: &[Flow]) -> Option<Packet> {
-        let free = self.ack_mask & !paused;
-        if free == 0 {
-            return None;
-        }
-        let priority = free.trailing_zeros() as u8;
-        let acks = &mut self.acks[usize::from(priority)];
-        let (flow, dscp, ack) = acks.pop_front()?;
-        if acks.is_empty() {
-            self.ack_mask &= !(1 << priority);
-        }
-        Some(Packet::ack(&flows[flow as usize].headers, (priority, dscp), ack))
-    }
-
     /// Queues an acknowledgment to the sender of `flow`.
     pub(crate) fn send_ack(&mut self, flow: usize, (priority, dscp): (u8, u8), ack: AckContent) {
-        self.acks[usize::from(priority & 7)].push_back((flow as u32, dscp, ack));
-        self.ack_mask |= 1 << (priority & 7);
+        let queue = self.queue_of(flow as u32);
+        self.queues[queue].push_ack(priority, (flow as u32, dscp, ack));
     }
 
     /// Starts to pause these priorities of its peer, for `duration`.
@@ -288,19 +352,41 @@ impl Host {
         }
     }
 
-    /// The outgoing link direction of the port that sends.
+    /// The outgoing link direction of the first port whose link is up.
     pub(crate) fn line(&self) -> usize {
-        self.ports[self.sender].line
+        self.ports[self.first].line
     }
 
-    /// Handles a cable that was cut or repaired: pauses received over it end, and another port may
-    /// have to send.
+    /// Handles a cable that was cut or repaired: pauses received over it end, and other ports may
+    /// have to send what waits.
     pub(crate) fn link_changed(&mut self, port: usize, wires: &Links) {
         let HostPort { pauses, link_pause, .. } = &mut self.ports[port];
         let now = instant(wires.now);
         pauses.clear(now);
         link_pause.iter_mut().for_each(|link| link.clear(now));
-        self.sender = self.ports.iter().position(|port| wires.directions[port.line].up).unwrap_or(0);
+        let is_up = |port: &usize| wires.directions[self.ports[*port].line].up;
+        let up: Vec<usize> = (0..self.ports.len()).filter(is_up).collect();
+        self.first = up.first().copied().unwrap_or(0);
+        if self.balanced.is_some() {
+            self.balanced = Some(if up.is_empty() { vec![0] } else { up });
+            self.distribute();
+        }
+    }
+
+    /// Distributes what waits among the ports again, in its order.
+    fn distribute(&mut self) {
+        let queues: Vec<SendQueues> =
+            self.queues.iter_mut().map(|queues| std::mem::replace(queues, SendQueues::new())).collect();
+        for waiting in queues {
+            for priority in 0..PRIORITIES as u8 {
+                let of_priority = usize::from(priority);
+                waiting.ready[of_priority].iter().for_each(|flow| self.ready(*flow as usize, priority));
+                for (flow, dscp, ack) in &waiting.acks[of_priority] {
+                    self.send_ack(*flow as usize, (priority, *dscp), *ack);
+                }
+            }
+            waiting.cnps.iter().for_each(|flow| self.send_cnp(*flow as usize));
+        }
     }
 
     /// Counts the pauses by the peers and their durations, over all ports.
@@ -318,6 +404,7 @@ impl Host {
 
     /// Queues a CNP to the sender of `flow`.
     pub(crate) fn send_cnp(&mut self, flow: usize) {
-        self.cnps.push_back(flow as u32);
+        let queue = self.queue_of(flow as u32);
+        self.queues[queue].cnps.push_back(flow as u32);
     }
 }

@@ -114,6 +114,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("ends = [\"a.up\", \"b.up\"]", "ends = [\"a.up\", \"h4.eth0\"]"),
     ("[host.\"h[1-4]\"]", "[host.\"h[1-4]\"]\nports = 9"),
     ("[host.\"h[1-4]\"]", "[host.\"h[1-4]\"]\nports = 2"),
+    ("[host.\"h[1-4]\"]", "[host.\"h[1-4]\"]\nbond = \"balance-xor\""),
     ("ends = [\"a.up\", \"b.up\"]", "ends = [\"a.up\", \"h5.1\"]\n[host.h5]\nports = 2"),
     ("ends = [\"a.up\", \"b.up\"]", "ends = [\"a.up\", \"h5.3\"]\n[host.h5]\nports = 2"),
     ("ends = [\"a.up\", \"b.up\"]", "ends = [\"a.up\", \"a.p1\"]"),

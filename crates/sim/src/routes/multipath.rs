@@ -133,6 +133,12 @@ pub(crate) fn flow_hash(
     (((hash >> 32) * u64::from(count)) >> 32) as u32
 }
 
+/// Returns which of `count` shares something with this number belongs to.
+#[inline]
+pub(crate) fn share_of(number: u64, count: usize) -> usize {
+    (((mix(number) >> 32) * count as u64) >> 32) as usize
+}
+
 /// The finalizer of SplitMix64, a permutation of 64 bits. Source: G. Steele, D. Lea and C. Flood,
 /// "Fast splittable pseudorandom number generators" (OOPSLA 2014).
 fn mix(value: u64) -> u64 {

@@ -13,17 +13,12 @@
 //! multipath = "receiver"           # of equal paths, one by the receiver's number; "flow": by a
 //!                                  # hash of addresses and ports; "spray": in turn, by frame;
 //!                                  # "adaptive": the shortest queues, by frame
-//! hash_fields = ["src-ip"]         # of "flow": also "dst-ip", "protocol", "src-port", "dst-port",
-//!                                  # which all are the default; "src-mac", "dst-mac", "vlan",
-//!                                  # "dst-qp": the queue pair of the flow
-//! hash_seed = 1                    # one hash function for all switches with this seed; default:
-//!                                  # one for each switch
 //! convergence = "200us"            # from a cut or repair to new routes; default: they stay
 //!
 //! [switch."leaf[1-2]"]             # a range stands for several names: leaf1 and leaf2
 //! config = "leaf.toml"             # required: daemon configuration, path relative to this file
 //! turn   = "20us"                  # poll interval of a software loop; default: "0ns", a chip
-//! multipath = "flow"               # default: that of the network; hash_fields, hash_seed likewise
+//! multipath = "flow"               # default: that of the network
 //!
 //! [switch.spine]                   # a name contains no '.'
 //! config = "spine.toml"
@@ -204,6 +199,12 @@
 //! with one, for which "selective" is the default. `retransmission_timeout` ("1ms") is the time
 //! without a new acknowledgment after which all is sent again; `ack_priority` (that of the frames)
 //! the priority of acknowledgments.
+//!
+//! Of the scenario or of a switch, with `multipath = "flow"`: `hash_fields` (["src-ip", "dst-ip",
+//! "protocol", "src-port", "dst-port"]; also "src-mac", "dst-mac", "vlan" and "dst-qp", the queue
+//! pair of the flow) and `hash_seed`, of one hash function for all switches that have it (default:
+//! each has its own). Of a host with several ports: `bond`, "active-backup" (the first whose link
+//! is up sends, the default) or "balance-xor" (all, each the flows that a hash gives it).
 //!
 //! `[network]` generates switches, hosts and cables, and the rest of the file refers to them by
 //! name. With it, `multipath` is "flow" by default.

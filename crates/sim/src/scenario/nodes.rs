@@ -14,7 +14,7 @@ use super::generate::{Generated, RoleConfig};
 use super::name_ranges::Names;
 use super::parse::{Load, MAX_NODES, MAX_SWITCHES, MAX_TIME_NS, text, time};
 use super::types::{
-    FlowHash, HASH_FIELDS, HashFields, HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode,
+    Bond, FlowHash, HASH_FIELDS, HashFields, HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode,
 };
 
 /// The most ports of a host.
@@ -669,9 +669,15 @@ fn read_host(mut section: TableReader, report: &mut Diagnostics) -> TableKind {
     let ways = [("willing", Some(true)), ("unwilling", Some(false)), ("off", None)];
     let willing = section.choice("dcbx", &ways, report).and_then(|way| way.value);
     let ports = section.number_in("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);
+    let bonds = [("active-backup", Bond::ActiveBackup), ("balance-xor", Bond::BalanceXor)];
+    let bond = section.choice("bond", &bonds, report);
+    if let (Some(bond), 1) = (&bond, ports) {
+        report.add(&bond.location, "has no effect with one port", "write ports = 2, or leave it out");
+    }
+    let bond = bond.map_or(Bond::ActiveBackup, |bond| bond.value);
     let vlan = section.number_in("vlan", VLANS, report).map(|vlan| vlan.value);
     section.finish(report);
-    TableKind::Host(HostNode { no_drop, willing, honors_pause, ports, vlan })
+    TableKind::Host(HostNode { no_drop, willing, honors_pause, ports, bond, vlan })
 }
 
 /// Converts a list of priorities to a mask: bit p is set if priority p is in the list.

@@ -165,6 +165,16 @@ impl SwitchNode {
     }
 }
 
+/// Which of a host's ports send, by the name of the mode of a Linux bond.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Bond {
+    /// The first whose link is up.
+    #[default]
+    ActiveBackup,
+    /// All whose links are up: a hash of the flow selects one.
+    BalanceXor,
+}
+
 /// Settings of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostNode {
@@ -175,9 +185,10 @@ pub struct HostNode {
     pub willing: Option<bool>,
     /// True if 802.3x PAUSE is honored, which pauses all priorities.
     pub honors_pause: bool,
-    /// Number of ports, 1 or more. The host receives over all of them and sends over the first
-    /// whose link is up, like a Linux bond in active-backup mode.
+    /// Number of ports, 1 or more. The host receives over all of them.
     pub ports: u8,
+    /// Which of its ports send.
+    pub bond: Bond,
     /// VID of the tag that its frames have, and those that it accepts; `None` for a priority only,
     /// and frames without VLAN.
     pub vlan: Option<u16>,
@@ -185,7 +196,14 @@ pub struct HostNode {
 
 impl HostNode {
     /// One with all defaults.
-    pub const DEFAULT: Self = Self { no_drop: 0xff, willing: None, honors_pause: true, ports: 1, vlan: None };
+    pub const DEFAULT: Self = Self {
+        no_drop: 0xff,
+        willing: None,
+        honors_pause: true,
+        ports: 1,
+        bond: Bond::ActiveBackup,
+        vlan: None,
+    };
 
     /// The VID of the tag that its frames have, 0 without a VLAN.
     pub(crate) fn sent_vid(&self) -> u16 {

@@ -186,3 +186,91 @@ fn fields_decide_which_flows_share_a_path() {
     );
     assert_eq!([used("\"src-port\""), used("\"dst-qp\"")], [4, 4]);
 }
+
+/// A host with two ports, each on a switch of its own, sends 16 flows to one behind both:
+///
+/// ```text
+/// h1.1 ─ a ─ c ─ h2
+/// h1.2 ─ b ─ c
+/// ```
+fn two_ports(host: &str, uplink: &str, more: &str) -> Scenario {
+    let flow = |n| {
+        format!(
+            "[[traffic]]\nname = \"t{n}\"\nfrom = \"h1\"\nto = \"h2\"\npriority = 3\nframe_bytes = 1000\n\
+             rate = \"100G\"\n"
+        )
+    };
+    let switches =
+        ["a", "b", "c"].map(|name| format!("[switch.{name}]\nconfig = \"device.toml\"\n")).concat();
+    let cable = |ends: &str, speed: &str| format!("[[link]]\nends = [{ends}]\nspeed = \"{speed}\"\n");
+    let cables = [
+        cable("\"h1.1\", \"a.p0\"", "100G"),
+        cable("\"h1.2\", \"b.p0\"", "100G"),
+        cable("\"a.p1\", \"c.p0\"", uplink),
+        cable("\"b.p1\", \"c.p1\"", "100G"),
+        cable("\"c.p2\", \"h2\"", "400G"),
+    ];
+    let flows: String = (1..=16).map(flow).collect();
+    let text = format!(
+        "duration = \"750us\"\n{switches}[host.h1]\nports = 2\n{host}\n[host.h2]\n{}{flows}{more}",
+        cables.concat()
+    );
+    parse("t.toml", &text, &mut |_| Ok(device(3))).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+}
+
+fn sum_gbps(outcome: &Results) -> f64 {
+    outcome.traffic.iter().map(|traffic| traffic.throughput_bps / 1e9).sum()
+}
+
+fn is_near(outcome: &Results, gbps: f64) {
+    let sum = sum_gbps(outcome);
+    assert!((sum - gbps).abs() < 0.01 * gbps, "{sum}, expected {gbps}");
+}
+
+const BALANCED: &str = "bond = \"balance-xor\"";
+
+/// One port after the other, or both at once; and the pauses of one do not stop the other.
+#[test]
+fn a_bond_sends_over_its_first_port_or_over_all() {
+    let outcome = run(&two_ports("", "100G", ""));
+    is_near(&outcome, 100.0);
+    for (uplink, gbps) in [("100G", 200.0), ("10G", 110.0)] {
+        let outcome = run(&two_ports(BALANCED, uplink, ""));
+        is_near(&outcome, gbps);
+        assert!(outcome.traffic.iter().all(|traffic| traffic.lost_frames + traffic.reordered_frames == 0));
+    }
+    is_near(&run(&two_ports("", "10G", "")), 10.0);
+}
+
+/// While one cable is cut, its flows leave by the other port; only frames on the cable are lost.
+#[test]
+fn flows_of_a_cut_port_leave_by_another() {
+    let faults = "[[fault]]\nat = \"250us\"\nlink-down = \"a.p0\"\n\
+        [[fault]]\nat = \"500us\"\nlink-up = \"a.p0\"\n";
+    let outcome = run(&two_ports(BALANCED, "100G", faults));
+    is_near(&outcome, (200.0 + 100.0 + 200.0) / 3.0);
+    let lost: u64 = outcome.traffic.iter().map(|traffic| traffic.lost_frames).sum();
+    assert_eq!(lost, outcome.links[0].cut_frames);
+    assert!((1..=2).contains(&lost), "{lost}");
+    let flows: Vec<bool> = outcome.traffic.iter().map(|traffic| traffic.received_frames > 0).collect();
+    assert_eq!(flows, [true; 16]);
+}
+
+/// Acknowledgments leave by the ports of their flows. The parts of a network agree.
+#[test]
+fn what_a_bond_answers_arrives() {
+    let back = (1..=8)
+        .map(|n| {
+            format!(
+                "[[traffic]]\nname = \"b{n}\"\nfrom = \"h2\"\nto = \"h1\"\npriority = 3\nbytes = 20000\n\
+                 retransmission = \"selective\"\n"
+            )
+        })
+        .collect::<String>();
+    let scenario = two_ports(BALANCED, "100G", &back);
+    let outcome = run(&scenario);
+    assert!(outcome.traffic[16..].iter().all(|traffic| traffic.completed == 1));
+    for most in [2, 3] {
+        assert!(lab::run_in_parts(&scenario, most) == outcome, "{most} parts");
+    }
+}
