@@ -4,8 +4,13 @@
 use std::path::Path;
 
 use endpoint::dcqcn::DcqcnSettings;
-use sim::scenario::{Pattern, Scenario, parse};
+use endpoint::swift::SwiftSettings;
+use sim::results::OccupancyOf;
+use sim::scenario::{Pattern, Scenario, TransportSettings, parse};
 use sim::{Results, Simulation};
+
+/// An acknowledgment's way back over four links of 50 Gbit/s.
+const ACK_US: f64 = 0.06;
 
 fn read(name: &str) -> Scenario {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/scenarios/papers").join(name);
@@ -17,6 +22,7 @@ fn read(name: &str) -> Scenario {
 
 fn run(scenario: &Scenario) -> Results {
     let mut simulation = Simulation::new(scenario);
+    simulation.record_occupancy();
     simulation.run_until(scenario.duration_ns, &mut |_| {});
     let outcome = simulation.finish();
     assert!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
@@ -35,6 +41,22 @@ fn with_dcqcn(mut scenario: Scenario, is_on: bool) -> Scenario {
 /// Throughput of each flow in Gbit/s.
 fn flows_gbps(outcome: &Results) -> Vec<f64> {
     outcome.flows.iter().map(|flow| flow.throughput_bps / 1e9).collect()
+}
+
+/// The settings of the rule of acknowledgments of the only traffic.
+fn transport(scenario: &mut Scenario) -> &mut TransportSettings {
+    let acks = scenario.traffic[0].acks.as_mut().expect("acknowledgments");
+    acks.transport.as_mut().expect("a rule")
+}
+
+/// The length in kB that a queue stays within for this share of the points, which are the most
+/// cells in each.
+fn queue_kb(outcome: &Results, port: &str, share: f64) -> f64 {
+    let is_it = |of: &&sim::results::OccupancySeries| of.port == port && of.of == OccupancyOf::Queue(3);
+    let mut cells = outcome.series.occupancy.iter().find(is_it).expect("the queue").peak_cells.clone();
+    cells.resize(outcome.series.at_ns.len(), 0);
+    cells.sort_unstable();
+    f64::from(cells[(cells.len() as f64 * share) as usize]) * 0.256
 }
 
 /// DCQCN (SIGCOMM 2015), figures 3 and 8: with PFC the sender next to the receiver has more than
@@ -114,4 +136,89 @@ fn dctcp_figure_18_incast() {
     assert!(slowest > 8.4, "losses with 37 servers: {slowest}");
     is_stated(40, slowest_ms(40, false), 17.6);
     is_stated(10, slowest_ms(10, true), 18.3);
+}
+
+/// HPCC (SIGCOMM 2019), figure 14: 16 senders keep the queue within 4 KB at the 95th percentile with
+/// an increase of up to 150 bytes, 13 KB with 300, and the higher the fairer. How frames interleave
+/// decides about the latter: 14 to 21 kB here.
+#[test]
+fn hpcc_figure_14_additive_increase() {
+    let run_with = |frame_bytes: u16, bytes: f64| {
+        let mut scenario = read("hpcc-increase.toml");
+        scenario.traffic[0].frame_bytes = frame_bytes;
+        let TransportSettings::Hpcc(hpcc) = transport(&mut scenario) else { panic!("HPCC") };
+        hpcc.additive_bytes = bytes;
+        let outcome = run(&scenario);
+        assert_eq!((outcome.traffic[0].lost_frames, outcome.series.pauses.len()), (0, 0));
+        let fairness = outcome.traffic[0].fairness.expect("flows");
+        (queue_kb(&outcome, "leaf1.h17", 0.95), fairness)
+    };
+    for frame_bytes in [1048, 1080, 1090] {
+        let [(_, least), (_, most)] = [25.0, 150.0].map(|bytes| {
+            let (kb, fairness) = run_with(frame_bytes, bytes);
+            assert!(kb < 4.0, "paper 4 KB with {bytes} bytes and frames of {frame_bytes}: {kb}");
+            (kb, fairness)
+        });
+        assert!(least < 0.9985 && most > 0.9995, "fairness {least} {most}, frames of {frame_bytes}");
+        let (kb, _) = run_with(frame_bytes, 300.0);
+        assert!((13.0..21.0).contains(&kb), "paper 13 KB: {kb}, frames of {frame_bytes}");
+    }
+    let stated = [(25.0, 2.6), (50.0, 3.8), (100.0, 3.8), (150.0, 2.6), (300.0, 16.6)];
+    for (bytes, here) in stated {
+        let (kb, _) = run_with(1066, bytes);
+        assert!((kb - here).abs() < 0.1, "{bytes} bytes: {kb}, stated {here}");
+    }
+}
+
+/// Swift (SIGCOMM 2020), table 3 and figure 21: 5000 flows on a link of 50 Gbit/s have 49.5 Gbit/s,
+/// 110.2 us, next to no loss, and a fairness of 0.91; without windows below a frame 2027 us.
+#[test]
+fn swift_table_3_and_figure_21_incast() {
+    let run_with = |change: fn(&mut SwiftSettings)| {
+        let mut scenario = read("swift-incast.toml");
+        let TransportSettings::Swift(swift) = transport(&mut scenario) else { panic!("Swift") };
+        change(swift);
+        let outcome = run(&scenario);
+        let all = &outcome.traffic[0];
+        assert_eq!((all.flows, all.lost_frames), (5000, 0));
+        let rtt_us = all.latency.expect("it is measured").mean_ns as f64 / 1e3 + ACK_US;
+        (all.throughput_bps / 1e9, rtt_us, all.fairness.expect("flows"))
+    };
+    let (gbps, rtt_us, fairness) = run_with(|_| ());
+    assert!((gbps / 49.5 - 1.0).abs() < 0.005, "paper 49.5 Gbit/s: {gbps}");
+    assert!((rtt_us / 110.2 - 1.0).abs() < 0.06, "paper 110.2 us: {rtt_us}");
+    assert!((fairness - 0.91).abs() < 0.05, "paper 0.91: {fairness}");
+    assert!((rtt_us - 115.2).abs() < 1.0 && (fairness - 0.874).abs() < 0.01, "{rtt_us} {fairness}");
+    let (_, _, without) = run_with(|swift| swift.scaling_range_ns = 1);
+    assert!(without < fairness - 0.2, "paper: less without scaling: {without}");
+    let (_, rtt_us, _) = run_with(|swift| swift.min_frames = 1.0);
+    assert!((3300.0..3400.0).contains(&rtt_us), "a frame of each: {rtt_us}");
+}
+
+/// Swift (SIGCOMM 2020), figure 17: with 100 flows and no scaling the round-trip time is close to the
+/// target, and all of the link is used from a little above 25 us on.
+#[test]
+fn swift_figure_17_target_delay() {
+    let targets = [(15, 15.2, 45.8), (25, 22.8, 47.6), (30, 26.3, 49.1), (50, 46.3, 50.0), (70, 70.2, 50.0)];
+    for (target_us, rtt_here, gbps_here) in targets {
+        let mut scenario = read("swift-incast.toml");
+        (scenario.duration_ns, scenario.warmup_ns) = (100_000_000, 50_000_000);
+        let TransportSettings::Swift(swift) = transport(&mut scenario) else { panic!("Swift") };
+        (swift.base_target_ns, swift.scaling_range_ns, swift.max_frames) = (target_us * 1000, 1, 1000.0);
+        let number = |name: &str| name[1..].parse::<u32>().expect("a host");
+        let of = |&(from, to): &(usize, usize)| {
+            let [from, to] = [from, to].map(|node| number(&scenario.nodes[node].name));
+            from <= 10 && to <= 60
+        };
+        let flows: Vec<_> = scenario.traffic[0].flows.iter().copied().filter(of).collect();
+        assert_eq!(flows.len(), 100);
+        scenario.traffic[0].flows = flows;
+        let outcome = run(&scenario);
+        let all = &outcome.traffic[0];
+        let rtt_us = all.latency.expect("it is measured").mean_ns as f64 / 1e3 + ACK_US;
+        let gbps = all.throughput_bps / 1e9;
+        assert!((rtt_us / target_us as f64 - 1.0).abs() < 0.13, "target {target_us} us: {rtt_us}");
+        assert!((rtt_us / rtt_here - 1.0).abs() < 0.02, "{target_us}: {rtt_us}, stated {rtt_here}");
+        assert!((gbps / gbps_here - 1.0).abs() < 0.01, "{target_us}: {gbps}, stated {gbps_here}");
+    }
 }
