@@ -57,6 +57,9 @@ pub struct DcqcnSettings {
     pub fast_steps: u32,
     /// How long fast recovery lasts.
     pub fast_recovery: FastRecovery,
+    /// Each cut makes the rate before it the target, as in the paper. Otherwise only the first cut
+    /// after an increase does, as in the simulator of HPCC's authors (`CLAMP_TARGET_RATE 0`).
+    pub clamps_target: bool,
 }
 
 impl DcqcnSettings {
@@ -74,6 +77,7 @@ impl DcqcnSettings {
         burst_ns: 0,
         fast_steps: 5,
         fast_recovery: FastRecovery::BelowF,
+        clamps_target: true,
     };
 
     /// The paper's values, twenty times slower and for flows of about 1 Gbit/s: for a software loop
@@ -92,6 +96,7 @@ impl DcqcnSettings {
         burst_ns: 50_000_000,
         fast_steps: 5,
         fast_recovery: FastRecovery::BelowF,
+        clamps_target: true,
     };
 }
 
@@ -139,7 +144,9 @@ impl Dcqcn {
     pub fn cut(&mut self, now: Instant) {
         self.advance(now);
         self.cnps += 1;
-        self.target_bps = self.rate_bps;
+        if self.settings.clamps_target || self.time_steps + self.byte_steps > 0 {
+            self.target_bps = self.rate_bps;
+        }
         self.rate_bps =
             (self.rate_bps * (1.0 - self.alpha / 2.0)).max(self.settings.min_bps.min(self.max_bps));
         self.lowest_bps = self.lowest_bps.min(self.rate_bps);
@@ -285,6 +292,22 @@ mod tests {
             flow.target_bps
         });
         assert_eq!(targets.collect::<Vec<_>>(), [300e6, 300e6, 300e6, 300e6, 300e6, 302e6]);
+    }
+
+    /// Of two cuts with no step between them the second leaves the target, unless each lowers it; a
+    /// cut after a step makes the rate before it the target.
+    #[test]
+    fn cuts_in_a_row_may_leave_the_target() {
+        for (clamps_target, targets) in [(true, [600, 300, 225]), (false, [600, 600, 375])] {
+            let settings = DcqcnSettings { clamps_target, ..SETTINGS };
+            let mut flow = Dcqcn::new(settings, 600_000_000, Instant(0));
+            let mut found = [0; 3];
+            for (at, target) in [0, 0, SETTINGS.step_interval_ns].into_iter().zip(&mut found) {
+                flow.cut(Instant(at));
+                *target = mbps(&flow).1;
+            }
+            assert_eq!(found, targets, "half of 600, then a quarter and half way back");
+        }
     }
 
     /// With F = 2 the second step is additive, and the third of both kinds hyper.

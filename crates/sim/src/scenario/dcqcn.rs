@@ -28,6 +28,7 @@ pub(super) struct DcqcnTable {
     min_bps: Option<f64>,
     fast_steps: Option<u32>,
     pub(super) fast_recovery: Option<FastRecovery>,
+    clamps_target: Option<bool>,
 }
 
 impl DcqcnTable {
@@ -72,6 +73,7 @@ impl DcqcnTable {
         self.fast_steps = table.number_in("fast_steps", 1..=1_000, report).map(|read| read.value);
         let fast_recovery = table.choice("fast_recovery", &FAST_RECOVERIES, report);
         self.fast_recovery = fast_recovery.map(|read| read.value);
+        self.clamps_target = table.boolean("clamp_target", report).map(|read| read.value);
     }
 
     /// Returns `default` with these parameters.
@@ -87,6 +89,7 @@ impl DcqcnTable {
             min_bps: self.min_bps.unwrap_or(default.min_bps),
             fast_steps: self.fast_steps.unwrap_or(default.fast_steps),
             fast_recovery: self.fast_recovery.unwrap_or(default.fast_recovery),
+            clamps_target: self.clamps_target.unwrap_or(default.clamps_target),
             ..default
         }
     }

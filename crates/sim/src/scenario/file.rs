@@ -175,7 +175,8 @@
 //! `dcqcn = { additive = "5M" }` sets other parameters than the paper's: `cnp_interval` ("50us"),
 //! `alpha_interval` and `step_interval` ("55us"), `step_bytes` ("10M"), `gain` (0.00390625: g),
 //! `additive` ("40M": R_AI), `hyper` ("400M": R_HAI), `least` ("40M": the minimum rate),
-//! `fast_steps` (5: F) and `fast_recovery` ("below_f"). The values in parentheses are the defaults.
+//! `fast_steps` (5: F), `fast_recovery` ("below_f") and `clamp_target` (true; false: cuts with no
+//! step between them leave the target). The values in parentheses are the defaults.
 //! A host's table has the defaults of its flows with `dcqcn`, the CNPs that their receivers send
 //! included; parameters of a traffic override these.
 //!
