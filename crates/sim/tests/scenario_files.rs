@@ -147,7 +147,7 @@ fn dcqcn_has_other_parameters() {
     assert_eq!(read("true").traffic[0].dcqcn, Some(DcqcnSettings::PAPER));
     assert_eq!((read("true").warmup_ns, read("true").traffic[0].ecn), (100_000, true));
     let other = "{ cnp_interval = \"4us\", step_interval = \"300us\", additive = \"5M\", gain = 0.0625, \
-                 step_bytes = \"1M\", fast_recovery = \"up_to_f\" }";
+                 step_bytes = \"1M\", fast_recovery = \"up_to_f\", clamp_target = false }";
     let expected = DcqcnSettings {
         cnp_interval_ns: 4_000,
         step_interval_ns: 300_000,
@@ -155,6 +155,7 @@ fn dcqcn_has_other_parameters() {
         gain: 0.0625,
         step_bytes: 1_000_000,
         fast_recovery: FastRecovery::UpToF,
+        clamps_target: false,
         ..DcqcnSettings::PAPER
     };
     assert_eq!(read(other).traffic[0].dcqcn, Some(expected));
