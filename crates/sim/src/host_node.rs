@@ -2,11 +2,11 @@
 //! answers marks with CNPs, and frames with acknowledgments.
 //!
 //! Rule: of several ports, the first whose link is up sends, and all receive. With `balance-xor`
-//! all ports whose links are up send, each the flows that a hash gives it; a flow moves only when a
-//! link goes down or comes up. Whenever a link direction is idle and not paused as a whole (802.3x
-//! PAUSE), the next priority in round-robin order that has a frame due and is not paused sends one.
-//! The flows of a priority take turns. PFC frames of a storm, on the first port, have precedence,
-//! then CNPs, then acknowledgments of priorities that are not paused.
+//! all ports whose links are up send, each the flows that a hash gives it; flows move when a link
+//! goes down or comes up, and only then. Whenever a link direction is idle and not paused as a
+//! whole (802.3x PAUSE), the next priority in round-robin order that has a frame due and is not
+//! paused sends one. The flows of a priority take turns. PFC frames of a storm, on the first port,
+//! have precedence, then CNPs, then acknowledgments of priorities that are not paused.
 //!
 //! Source: Linux, Documentation/networking/bonding.rst (active-backup, balance-xor).
 
@@ -41,6 +41,8 @@ pub(crate) struct Host {
     first: usize,
     /// Ports whose links are up and among which flows are distributed, if that is configured.
     balanced: Option<Vec<usize>>,
+    /// Key of the hash that distributes them.
+    bond_key: u64,
     /// What waits to be sent: by the first port whose link is up, or by each port.
     queues: Vec<SendQueues>,
     storms: Vec<Storm>,
@@ -142,8 +144,9 @@ struct Storm {
 }
 
 impl Host {
-    /// Creates the host of node `node`, which has links and honors pauses according to `settings`.
-    pub(crate) fn new(node: usize, settings: HostNode, wires: &Links) -> Self {
+    /// Creates the host of node `node`, which has links and honors pauses according to `settings`,
+    /// in a run with this seed.
+    pub(crate) fn new(node: usize, settings: HostNode, seed: u64, wires: &Links) -> Self {
         let port = |line: &LinkDirection| HostPort {
             line: line.number,
             pauses: PfcRxState::new(Set8::from_bits(settings.honored_at_first()), line.speed_bps()),
@@ -161,6 +164,7 @@ impl Host {
             ports,
             first: 0,
             balanced,
+            bond_key: multipath::key_of(seed, node),
             queues: (0..queues).map(|_| SendQueues::new()).collect(),
             storms: Vec::new(),
             sent_frames: 0,
@@ -198,7 +202,7 @@ impl Host {
     fn queue_of(&self, flow: u32) -> usize {
         match &self.balanced {
             None => 0,
-            Some(ports) => ports[multipath::share_of(u64::from(flow), ports.len())],
+            Some(ports) => ports[multipath::bond_port(flow, self.bond_key, ports.len())],
         }
     }
 

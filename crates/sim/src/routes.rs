@@ -170,12 +170,20 @@ impl Routes {
             .collect()
     }
 
-    /// Returns the links of the path from one host to another, in order. If entries form a loop,
-    /// the path ends there after at least one round. `None` if the entries lead nowhere, or to
-    /// another host.
+    /// Returns the links of the path from one host to another, in order, from the first port of the
+    /// host. If entries form a loop, the path ends there after at least one round. `None` if the
+    /// entries lead nowhere, or to another host.
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        self.paths(from, to).next()?
+    }
+
+    /// Returns the path from each port of a host, as [`Routes::path`] does from the first.
+    pub fn paths(&self, from: usize, to: usize) -> impl Iterator<Item = Option<Vec<usize>>> {
+        self.peers[from].iter().flatten().map(move |first| self.path_over(*first, to))
+    }
+
+    fn path_over(&self, (mut end, mut link): (LinkEnd, usize), to: usize) -> Option<Vec<usize>> {
         let mut links = Vec::new();
-        let (mut end, mut link) = *self.peers[from].iter().flatten().next()?;
         // A path that passes more links than there are switches is in a loop.
         while links.len() <= self.switches.len() {
             links.push(link);

@@ -120,7 +120,7 @@ impl<'s> Simulation<'s> {
                 }
                 NodeKind::Host(settings) => {
                     node_indices.push(NodeIndex::Host(hosts.len()));
-                    hosts.push(Host::new(node, *settings, &wires));
+                    hosts.push(Host::new(node, *settings, scenario.seed, &wires));
                 }
             }
         }

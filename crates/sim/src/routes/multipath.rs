@@ -40,7 +40,7 @@ pub(crate) struct PathChooser {
 impl PathChooser {
     /// Creates the choices of the switch of node `node`; `None` if it needs none.
     pub(crate) fn new(kind: Multipath, seed: u64, node: usize) -> Option<Self> {
-        let own = mix(seed ^ mix(node as u64 + 1));
+        let own = key_of(seed, node);
         let key = match kind {
             Multipath::Flow(hash) => hash.seed.map_or(own, |seed| mix(mix(seed))),
             _ => own,
@@ -133,10 +133,16 @@ pub(crate) fn flow_hash(
     (((hash >> 32) * u64::from(count)) >> 32) as u32
 }
 
-/// Returns which of `count` shares something with this number belongs to.
+/// Returns the port that a hash of a flow's number selects, of `count`. Its UDP source port and its
+/// queue pair are made of that number.
 #[inline]
-pub(crate) fn share_of(number: u64, count: usize) -> usize {
-    (((mix(number) >> 32) * count as u64) >> 32) as usize
+pub(crate) fn bond_port(flow: u32, key: u64, count: usize) -> usize {
+    (((mix(key ^ u64::from(flow)) >> 32) * count as u64) >> 32) as usize
+}
+
+/// Returns the key of the hash function of a node, in a run with this seed.
+pub(crate) fn key_of(seed: u64, node: usize) -> u64 {
+    mix(seed ^ mix(node as u64 + 1))
 }
 
 /// The finalizer of SplitMix64, a permutation of 64 bits. Source: G. Steele, D. Lea and C. Flood,

@@ -359,6 +359,7 @@ fn read(
     let nodes = nodes.build(devices, of_network);
     let mut table = Routes::shortest(&nodes, &links.list);
     routes.iter().for_each(|route| table.set(*route));
+    validate::bonds((&nodes, &tables), &links.list, report);
     let ways = validate::path_limits(&traffics, &nodes, &links.list, &table, report);
     let convergence_ns = convergence.as_ref().map(|time| time.value);
     let network = (&nodes[..], &links.list[..]);

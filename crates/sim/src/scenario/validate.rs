@@ -1,5 +1,7 @@
 //! Requirements on the network as a whole, which are checked once all of its parts are valid.
 
+use std::collections::BTreeSet;
+
 use config::read::toml_document::{Diagnostics, Setting, SettingSpan};
 use switch::Nanos;
 
@@ -7,7 +9,7 @@ use super::network::Network;
 use super::nodes::Nodes;
 use super::parse::spell_time;
 use super::traffic::{PathLimits, TrafficTable};
-use super::types::{Fault, FaultKind, HostNode, Link, LinkEnd, Multipath, Node, NodeKind, Route};
+use super::types::{Bond, Fault, FaultKind, HostNode, Link, LinkEnd, Multipath, Node, NodeKind, Route};
 use crate::routes::vlans::{VlanMistake, Vlans};
 use crate::routes::{Routes, base_rtt_ns};
 
@@ -86,6 +88,23 @@ fn component(another: &mut [usize], mut node: usize) -> usize {
         node = another[node];
     }
     node
+}
+
+/// True for a host that sends over all its ports.
+fn is_balanced(node: &Node) -> bool {
+    matches!(node.kind, NodeKind::Host(HostNode { bond: Bond::BalanceXor, .. }))
+}
+
+/// Rejects a host that sends over links of different speeds: its flows are paced for one speed.
+pub(super) fn bonds((nodes, tables): (&[Node], &[SettingSpan]), links: &[Link], report: &mut Diagnostics) {
+    for (host, node) in nodes.iter().enumerate().filter(|(_, node)| is_balanced(node)) {
+        let is_own = |link: &&Link| link.ends.iter().any(|end| end.node == host);
+        let speeds: BTreeSet<u64> = links.iter().filter(is_own).map(|link| link.speed_bps).collect();
+        if speeds.len() > 1 {
+            let what = format!("{} sends over links of different speeds", node.name);
+            report.add(&tables[host], what, "give them one speed, or leave bond out");
+        }
+    }
 }
 
 /// Checks that each flow has a path on which its frames fit. Returns the combined paths by traffic.
@@ -182,21 +201,25 @@ fn path_limit(
     let mut all = PathLimits { mtu_bytes: u16::MAX, line_bps: 0 };
     let (mut narrowest, mut paths) = (None, Vec::new());
     for (from, to) in &traffic.flows {
-        let Some(path) = routes.path(*from, *to) else {
+        let senders = if is_balanced(&nodes[*from]) { usize::MAX } else { 1 };
+        let of_ports: Option<Vec<Vec<usize>>> = routes.paths(*from, *to).take(senders).collect();
+        let Some(of_ports) = of_ports.filter(|paths| !paths.is_empty()) else {
             let what = format!("there is no way from {} to {}", nodes[*from].name, nodes[*to].name);
             report.add(traffic.location(), what, "join them by links, or leave one of them out");
             return all;
         };
-        if let Some(first) = path.first() {
-            all.line_bps = all.line_bps.max(links[*first].speed_bps);
-        }
-        for &link in &path {
-            if links[link].mtu_bytes < all.mtu_bytes {
-                all.mtu_bytes = links[link].mtu_bytes;
-                narrowest = Some(&links[link].name);
+        for path in &of_ports {
+            if let Some(first) = path.first() {
+                all.line_bps = all.line_bps.max(links[*first].speed_bps);
+            }
+            for &link in path {
+                if links[link].mtu_bytes < all.mtu_bytes {
+                    all.mtu_bytes = links[link].mtu_bytes;
+                    narrowest = Some(&links[link].name);
+                }
             }
         }
-        paths.push(path);
+        paths.extend(of_ports);
     }
     let frame_bytes = traffic.longest_frame(all.mtu_bytes);
     let longest_ns = paths.iter().map(|path| base_rtt_ns(links, path, frame_bytes)).max();

@@ -256,7 +256,8 @@ fn flows_of_a_cut_port_leave_by_another() {
     assert_eq!(flows, [true; 16]);
 }
 
-/// Acknowledgments leave by the ports of their flows. The parts of a network agree.
+/// Acknowledgments leave by the ports of their flows, also while one is cut. The parts of a network
+/// agree.
 #[test]
 fn what_a_bond_answers_arrives() {
     let back = (1..=8)
@@ -267,10 +268,50 @@ fn what_a_bond_answers_arrives() {
             )
         })
         .collect::<String>();
-    let scenario = two_ports(BALANCED, "100G", &back);
+    let faults = "[[fault]]\nat = \"1us\"\nlink-down = \"a.p0\"\n[[fault]]\nat = \"100us\"\nlink-up = \"a.p0\"\n\
+        [[fault]]\nat = \"100us\"\nlink-down = \"b.p0\"\n";
+    let scenario = two_ports(BALANCED, "100G", &format!("{back}{faults}"));
+    let scenario = Scenario { convergence_ns: Some(1000), ..scenario };
     let outcome = run(&scenario);
     assert!(outcome.traffic[16..].iter().all(|traffic| traffic.completed == 1));
     for most in [2, 3] {
         assert!(lab::run_in_parts(&scenario, most) == outcome, "{most} parts");
     }
+}
+
+/// Another seed distributes the flows in another way.
+#[test]
+fn the_seed_decides_which_port_a_flow_has() {
+    let shares = (0..8).map(|seed| {
+        let outcome = run(&Scenario { seed, duration_ns: 20 * US, ..two_ports(BALANCED, "10G", "") });
+        outcome.traffic.iter().map(|traffic| traffic.throughput_bps > 1e9).collect::<Vec<bool>>()
+    });
+    assert!(shares.collect::<std::collections::BTreeSet<_>>().len() > 4);
+}
+
+/// A port from which there is no way, and links of different speeds, are refused.
+#[test]
+fn ports_of_a_bond_must_be_alike() {
+    let text = |second: &str, speed: &str| {
+        format!(
+            "duration = \"1us\"\n[switch.a]\nconfig = \"device.toml\"\n[switch.b]\nconfig = \"device.toml\"\n\
+             [host.h1]\nports = 2\nbond = \"balance-xor\"\n[host.h2]\n[host.h3]\n\
+             [[link]]\nends = [\"h1.1\", \"a.p0\"]\nspeed = \"100G\"\n\
+             [[link]]\nends = [\"h1.2\", \"{second}\"]\nspeed = \"{speed}\"\n\
+             [[link]]\nends = [\"h2\", \"a.p2\"]\nspeed = \"100G\"\n\
+             [[link]]\nends = [\"h3\", \"b.p2\"]\nspeed = \"100G\"\n\
+             [[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\n"
+        )
+    };
+    let mistakes = |text: String| match parse("t.toml", &text, &mut |_| Ok(device(3))) {
+        Ok(_) => String::new(),
+        Err(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+    };
+    assert_eq!(mistakes(text("a.p1", "100G")), "");
+    assert_eq!(
+        mistakes(text("a.p1", "25G")).trim(),
+        "t.toml:6:7: host.h1: h1 sends over links of different speeds; give them one speed, or leave bond out"
+    );
+    let no_way = mistakes(text("b.p1", "100G"));
+    assert!(no_way.contains("there is no way from h1 to h2"), "{no_way}");
 }
