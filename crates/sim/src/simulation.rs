@@ -263,14 +263,16 @@ impl<'s> Simulation<'s> {
         self.devices.iter().map(|device| device.received).sum()
     }
 
-    /// Returns the switch that holds most frames, if the system had no memory left for a frame. The
-    /// results are then invalid.
-    pub fn switch_without_memory(&self) -> Option<&str> {
-        if !self.links.frames.is_refused() {
-            return None;
-        }
+    /// True if the system had no memory left for a frame. The results are then invalid.
+    pub fn is_without_memory(&self) -> bool {
+        self.links.frames.is_refused()
+    }
+
+    /// Returns the switch that holds more than half of the stored frames, if one does.
+    pub fn largest_holder(&self) -> Option<&str> {
         let most = self.devices.iter().max_by_key(|device| device.frames_held())?;
-        Some(&self.scenario.nodes[most.node].name)
+        let is_half = 2 * most.frames_held() > self.links.frames.stored() as u64;
+        is_half.then(|| self.scenario.nodes[most.node].name.as_str())
     }
 
     /// Runs until `at_ns`. Frames of captured links are passed to `tap`.

@@ -2,7 +2,8 @@
 //! its number and hand it on.
 //!
 //! Rule: a frame is stored when its sender starts to send it. It is freed where it ends: at a host,
-//! where it is dropped, or where it goes to another part of the network.
+//! where it is dropped or honored (PFC), with a cut cable, or where it goes to another part of the
+//! network.
 
 use switch::{FrameId, FrameMemory};
 
@@ -61,6 +62,11 @@ impl FrameStore {
     #[inline]
     pub(crate) fn free(&mut self, number: u32) {
         self.free.push(number);
+    }
+
+    /// The number of frames that are stored.
+    pub(crate) fn stored(&self) -> usize {
+        self.frames.len() - self.free.len()
     }
 
     /// True if the system had no memory for a frame. The results since then are invalid.
@@ -199,10 +205,6 @@ impl FrameMemory for SwitchMemory {
 mod tests {
     use super::*;
 
-    fn stored(store: &FrameStore) -> usize {
-        store.frames.len() - store.free.len()
-    }
-
     /// A frame that goes through a switch has the same number and bytes throughout. Its frame of
     /// memory is free when its transmission ends, not when it has gone.
     #[test]
@@ -216,9 +218,9 @@ mod tests {
             memory.free(frame);
             assert_eq!(memory.free_frames(), 2);
         });
-        assert_eq!((store.bytes(number)[..2].to_vec(), stored(&store)), (vec![9, 7], 1));
+        assert_eq!((store.bytes(number)[..2].to_vec(), store.stored()), (vec![9, 7], 1));
         store.free(number);
-        assert_eq!((store.put(&[1; CARRIED_BYTES]), stored(&store)), (Some(number), 1));
+        assert_eq!((store.put(&[1; CARRIED_BYTES]), store.stored()), (Some(number), 1));
     }
 
     /// A dropped frame and one that the switch made are freed with their bytes, and a memory that
@@ -230,13 +232,13 @@ mod tests {
         memory.with(&mut store, |memory| {
             let received = memory.take(dropped).expect("a free frame");
             let made = memory.alloc().expect("a free frame");
-            assert_eq!((memory.alloc(), stored(&memory.store)), (None, 2));
+            assert_eq!((memory.alloc(), memory.store.stored()), (None, 2));
             memory.copy(&received, &made, 60);
             assert_eq!(memory.bytes(&made, 100), [7; CARRIED_BYTES]);
             memory.free(received);
             memory.free(made);
         });
-        assert_eq!((stored(&store), memory.free_frames()), (0, 2));
+        assert_eq!((store.stored(), memory.free_frames()), (0, 2));
     }
 
     #[test]

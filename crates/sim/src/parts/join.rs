@@ -13,7 +13,7 @@ pub(super) fn join<'s>(mut parts: Vec<Simulation<'s>>, part_of: &[usize], end: P
     for (number, mut part) in parts {
         absorb(&mut whole, &mut part, &|node| part_of[node] == number);
     }
-    whole.links.now = if whole.switch_without_memory().is_some() { latest } else { end };
+    whole.links.now = if whole.is_without_memory() { latest } else { end };
     whole
 }
 
@@ -89,7 +89,7 @@ mod tests {
                 part
             });
             let whole = partition.join(parts.collect());
-            assert_eq!(whole.switch_without_memory().is_some(), without.is_some(), "{without:?}");
+            assert_eq!(whole.is_without_memory(), without.is_some(), "{without:?}");
         }
     }
 }

@@ -163,7 +163,7 @@ impl Part<'_> {
 
     /// True if the system had no memory left for one of its frames.
     pub fn is_without_memory(&self) -> bool {
-        self.0.links.frames.is_refused()
+        self.0.is_without_memory()
     }
 }
 

@@ -42,7 +42,7 @@ impl PathChooser {
     pub(crate) fn new(kind: Multipath, seed: u64, node: usize) -> Option<Self> {
         let own = key_of(seed, node);
         let key = match kind {
-            Multipath::Flow(hash) => hash.seed.map_or(own, |seed| mix(mix(seed))),
+            Multipath::Flow(hash) => hash.seed.map_or(own, shared_key),
             _ => own,
         };
         (kind != Multipath::Receiver).then(|| Self { kind, key, choices: Vec::new(), turn: key as u32 })
@@ -140,6 +140,13 @@ pub(crate) fn bond_port(flow: u32, key: u64, count: usize) -> usize {
     (((mix(key ^ u64::from(flow)) >> 32) * count as u64) >> 32) as usize
 }
 
+/// Returns the key of the hash function of all switches with this `hash_seed`: of none that has a
+/// function of its own, whatever the seed of the run.
+fn shared_key(hash_seed: u64) -> u64 {
+    const SHARED: u64 = 1 << 63; // no node has such a number
+    mix(mix(hash_seed | SHARED))
+}
+
 /// Returns the key of the hash function of a node, in a run with this seed.
 pub(crate) fn key_of(seed: u64, node: usize) -> u64 {
     mix(seed ^ mix(node as u64 + 1))
@@ -219,6 +226,13 @@ mod tests {
         let ports: Vec<u32> =
             (0..32).map(|flow| flow_hash(&frame(flow, 3, 0).bytes, HashFields::DEFAULT, 1, 16)).collect();
         assert!(ports.iter().any(|other| *other != ports[0]), "flows of two hosts spread too: {ports:?}");
+    }
+
+    /// With the default seed of a run, no `hash_seed` gives the function of a switch's own.
+    #[test]
+    fn a_shared_hash_function_is_no_switch_s_own() {
+        let own: Vec<u64> = (0..4096).map(|node| key_of(0, node)).collect();
+        assert!((0..4200).all(|seed| !own.contains(&shared_key(seed))));
     }
 
     /// A hash of one field depends on that field and on no other.

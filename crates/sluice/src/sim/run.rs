@@ -101,13 +101,18 @@ pub fn run_in_parts(scenario: &Scenario, threads: usize, options: RunOptions) ->
     Ok(CompletedRun { outcome: simulation.finish(), wall, captures })
 }
 
-/// Returns why the results are invalid, if no memory was left for a switch.
+/// Returns why the results are invalid, if no memory was left for a frame.
 pub fn without_memory(simulation: &Simulation) -> Option<String> {
-    let switch = simulation.switch_without_memory()?;
+    if !simulation.is_without_memory() {
+        return None;
+    }
+    let (frames, cure) = match simulation.largest_holder() {
+        Some(switch) => (format!("frames that {switch} holds"), "lower its total_cells, or "),
+        None => ("frames of the network".to_owned(), ""),
+    };
+    let at_us = simulation.now_ns() / 1000;
     Some(format!(
-        "no memory is left for the frames that {switch} holds at {} µs: lower its total_cells, or run the scenario where \
-         there is more memory",
-        simulation.now_ns() / 1000
+        "no memory is left for the {frames} at {at_us} µs: {cure}run the scenario where there is more memory"
     ))
 }
 
