@@ -448,6 +448,12 @@ impl SimSwitch {
         (self.switch.frames_held() + arrived) as u64
     }
 
+    /// The number of frames held whose bytes are this switch's, not yet a link's.
+    pub(crate) fn stored_frames(&self) -> u64 {
+        let arrived: usize = self.ports.iter().map(|port| port.rx_queue.len()).sum();
+        (self.memory.stored() + arrived) as u64
+    }
+
     /// Counts the data frames that the switch has counted as received and not as sent or dropped,
     /// including those that are being sent.
     pub(crate) fn data_frames_held(&self) -> u64 {

@@ -398,6 +398,13 @@ fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot], in_network: (
             found.push(format!("{name}: {counts:?}, {flying} on the way"));
         }
     }
+    let lines = simulation.links.directions.iter();
+    let on_links: u64 = lines.map(|line| line.in_flight() + line.pending_control()).sum();
+    let in_switches: u64 = simulation.devices.iter().map(SimSwitch::stored_frames).sum();
+    let stored = simulation.links.frames.stored() as u64;
+    if stored != on_links + in_switches {
+        found.push(format!("{stored} frames are stored: {on_links} on links and {in_switches} in switches"));
+    }
     found.extend(ends_imbalances(simulation));
     found.extend(unexplained_losses(simulation, snapshots, in_network));
     found

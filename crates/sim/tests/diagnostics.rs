@@ -48,6 +48,8 @@ const CHANGES: &[(&str, &str)] = &[
     ),
     ("[switch.b]", "[switch.b]\nmultipath = \"random\""),
     ("[switch.b]", "[switch.b]\nhash_seed = 1"),
+    ("duration = \"10ms\"", "duration = \"10ms\"\nforwarding = \"learn\"\nhash_seed = 1"),
+    ("duration = \"10ms\"", "duration = \"10ms\"\nmultipath = \"flo\"\nhash_seed = 1"),
     ("duration = \"10ms\"", "duration = \"10ms\"\nmultipath = \"spray\"\nhash_fields = [\"src-ip\"]"),
     ("duration = \"10ms\"", "duration = \"10ms\"\nmultipath = \"flow\"\nhash_fields = [\"src-ipp\"]"),
     ("duration = \"10ms\"", "duration = \"10ms\"\nmultipath = \"flow\"\nhash_fields = [\"vlan\", \"vlan\"]"),

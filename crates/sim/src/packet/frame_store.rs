@@ -38,7 +38,9 @@ impl FrameStore {
 
     #[cold]
     fn put_last(&mut self, bytes: &[u8; CARRIED_BYTES]) -> Option<u32> {
-        if self.frames.try_reserve(1).is_err() {
+        // Each frame has an entry among the free ones, so that freeing needs no memory.
+        let needed = self.frames.len() + 1;
+        if self.frames.try_reserve(1).is_err() || self.free.try_reserve(needed).is_err() {
             self.is_refused = true;
             return None;
         }
@@ -116,6 +118,11 @@ impl SwitchMemory {
         result
     }
 
+    /// The number of its frames that the network's store holds.
+    pub(crate) fn stored(&self) -> usize {
+        self.numbers.iter().filter(|number| **number != NO_FRAME).count()
+    }
+
     /// Takes over a frame of the network; `None` if all frames of memory are in use.
     #[inline]
     pub(crate) fn take(&mut self, number: u32) -> Option<FrameId> {
@@ -124,6 +131,11 @@ impl SwitchMemory {
             return Some(FrameId::new(frame));
         }
         if self.numbers.len() == self.frames {
+            return None;
+        }
+        let needed = self.numbers.len() + 1;
+        if self.numbers.try_reserve(1).is_err() || self.free.try_reserve(needed).is_err() {
+            self.store.is_refused = true;
             return None;
         }
         self.numbers.push(number);

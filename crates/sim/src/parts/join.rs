@@ -69,6 +69,7 @@ fn absorb(whole: &mut Simulation, part: &mut Simulation, is_theirs: &dyn Fn(usiz
 
 #[cfg(test)]
 mod tests {
+    use crate::Simulation;
     use crate::packet::frame_store::FrameStore;
     use crate::parts::Partition;
     use crate::scenario::parse;
@@ -91,5 +92,18 @@ mod tests {
             let whole = partition.join(parts.collect());
             assert_eq!(whole.is_without_memory(), without.is_some(), "{without:?}");
         }
+    }
+
+    /// A refusal is known without a switch, too, and no switch is named that holds little.
+    #[test]
+    fn a_cable_without_memory_makes_the_run_invalid() {
+        let text = "duration = \"1us\"\n[host.\"h[1-2]\"]\n[[link]]\nends = [\"h1\", \"h2\"]\nspeed = \"100G\"\n\
+            [[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\n";
+        let scenario = parse("x.toml", text, &mut |file| Err(file.to_owned())).expect("a scenario");
+        let mut run = Simulation::new(&scenario);
+        assert!(!run.is_without_memory());
+        run.links.frames = FrameStore::without_memory();
+        assert!(run.is_without_memory());
+        assert_eq!(run.largest_holder(), None);
     }
 }

@@ -614,7 +614,9 @@ pub(super) fn read_multipath(
     default: Multipath,
     report: &mut Diagnostics,
 ) -> Option<Setting<Multipath>> {
+    let is_set = table.has("multipath");
     let choice = table.choice("multipath", &MULTIPATHS, report);
+    let is_unknown = is_set && choice.is_none(); // is reported
     let fields = table.item("hash_fields").and_then(|item| read_hash_fields(item, report));
     let seed = table.number_in("hash_seed", 0..=i64::MAX as u64, report);
     let of_hash = fields.as_ref().map(|set| &set.location).or(seed.as_ref().map(|set| &set.location));
@@ -625,15 +627,12 @@ pub(super) fn read_multipath(
             let fields = fields.map_or(hash.fields, |set| set.value);
             Multipath::Flow(FlowHash { fields, seed: seed.map(|set| set.value).or(hash.seed) })
         }
-        (other, _, Some(location)) => {
-            report.add(
-                location,
-                "has no effect without a hash",
-                "write multipath = \"flow\", or leave it out",
-            );
+        (other, _, Some(location)) if !is_unknown => {
+            let cure = "leave it out, or write multipath = \"flow\" (not with forwarding = \"learn\")";
+            report.add(location, "has no effect without a hash", cure);
             other
         }
-        (other, _, None) => other,
+        (other, ..) => other,
     };
     Some(Setting { value, location })
 }
