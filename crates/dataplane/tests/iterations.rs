@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Wake, Waker};
 
 use dataplane::{Heartbeat, LoopCommand, LoopState, Port, PortFault, RX_BATCH, Reply, Sleeper};
 use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
@@ -429,6 +430,41 @@ fn guard_xoff_is_released() {
     let sent = lab.snapshot().ports[0].pfc_sent;
     assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (3, 2, 1));
     assert_eq!(lab.heartbeat.state(), LoopState::Awake(lab.now));
+}
+
+thread_local! {
+    /// The PFC frames that were on wire 0 at each call of the guard.
+    static SENT_BEFORE: RefCell<(Option<Wire>, Vec<usize>)> = const { RefCell::new((None, Vec::new())) };
+}
+
+/// A guard that looks at the wire.
+struct Observer;
+
+impl Wake for Observer {
+    fn wake(self: Arc<Self>) {
+        SENT_BEFORE.with_borrow_mut(|(wire, sent)| sent.extend(wire.as_ref().map(|wire| wire.sent_frames())));
+    }
+}
+
+/// The guard is woken before each PFC frame leaves, XOFF, its refresh or XON, and for no data.
+#[test]
+fn the_guard_is_woken_before_pfc_leaves() {
+    let mut lab = Lab::new();
+    SENT_BEFORE.with_borrow_mut(|(wire, _)| *wire = Some(lab.wires[0].clone()));
+    lab.heartbeat.set_guards(vec![Waker::from(Arc::new(Observer))]);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    assert_eq!((lab.seen(1).len(), lab.heartbeat.pfc_frames()), (3, 0));
+    lab.wires[1].block(true);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.now = lab.now + REFRESH_NS;
+    lab.turns(1);
+    lab.wires[1].block(false);
+    lab.turns(4);
+    assert_eq!(lab.seen(0), [65_535, 65_535, 0].map(|quanta| Ok(xoff_3(quanta))));
+    let sent_before = SENT_BEFORE.with_borrow_mut(|(wire, sent)| (wire.take(), std::mem::take(sent)).1);
+    assert_eq!((sent_before, lab.heartbeat.pfc_frames()), (vec![0, 1, 2], 3));
 }
 
 /// A guard uses the settings that it has. If others are in force when the loop takes its report,

@@ -10,8 +10,10 @@ use anyhow::{Context, Result, ensure};
 use nix::libc::{
     SYS_getsockopt, SYS_openat, SYS_ppoll, SYS_pread64, SYS_read, SYS_sched_setattr, SYS_sendto, SYS_write,
 };
-use testbed::{Daemon, Testbed, eventually, port};
-use tests::{CallCounts, Incast, SystemCalls, loop_thread};
+use testbed::{Daemon, Snapshot, Testbed, eventually, port};
+use tests::{
+    CallCounts, Incast, SystemCalls, flow, frames, loop_thread, port_config, stop_hosts, switch_config,
+};
 
 const DURATION: Duration = Duration::from_secs(3);
 /// Of the three ports, one each.
@@ -122,5 +124,48 @@ fn an_idle_daemon_sleeps() -> Result<()> {
     println!("{all} sleeps, of the loop {of_loop}, of its guard {of_guard}");
     ensure!(of_loop <= 2 * of_guard + 10, "the loop sleeps {of_loop} times, its guard {of_guard}");
     ensure!(all <= 15 * of_loop, "all threads sleep {all} times, the loop {of_loop}");
+    Ok(())
+}
+
+/// A pause at 40 Gbit/s would have to be refreshed each 280 us. While nothing is paused the guard
+/// checks each millisecond at most, though the loop is awake. On a busy machine the guard itself may
+/// pause a peer: then it checks more often for 6 ms.
+#[test]
+fn a_guard_of_fast_ports_wakes_each_millisecond() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let (sender, receiver) = (bed.sluice_host(&switch, "sender")?, bed.sluice_host(&switch, "receiver")?);
+    let config =
+        switch_config("on") + &port_config(&sender.name, "40G") + &port_config(&receiver.name, "40G");
+    let mut daemon = bed.daemon(&switch, &config)?;
+    let flows = [flow(&receiver.mac(), 0, "200M")];
+    let mut sending = bed.host(&sender, &flows, &["--duration", "4s"])?;
+    let receiving = bed.host(&receiver, &[], &[])?;
+    daemon.until_announced(2)?;
+    let before = daemon.snapshot()?;
+    sending.start_sending()?;
+    daemon.until("frames pass", |now| {
+        (frames(port(now, &receiver.name).ok()?.transmitted) > 1000).then_some(())
+    })?;
+    let pid = daemon.process().pid();
+    let pauses = |now: &Snapshot| -> u64 {
+        now.ports.iter().filter_map(|port| Some(port.pfc_sent.as_ref()?.frames)).sum()
+    };
+    let (paused_before, from, began) = (pauses(&daemon.snapshot()?), sleeps(pid)?, Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let (to, elapsed_ms) = (sleeps(pid)?, began.elapsed().as_millis() as u64);
+    let paused = pauses(&daemon.snapshot()?) - paused_before;
+    stop_hosts(&[&daemon], &before, vec![sending], vec![receiving])?;
+    let of = |name: &str| -> Vec<u64> {
+        let threads = to.iter().filter(|(_, (its_name, _))| its_name.starts_with(name));
+        threads.map(|(id, (_, sleeps))| sleeps - from.get(id).map_or(0, |(_, before)| *before)).collect()
+    };
+    let (guards, of_loop) = (of("guard-"), of("poll-0").into_iter().sum::<u64>());
+    println!(
+        "in {elapsed_ms} ms with {paused} PFC frames the guards sleep {guards:?} times, the loop {of_loop}"
+    );
+    // A guard that finds the loop asleep wakes again for the next frame.
+    let most = elapsed_ms + of_loop + 10 + paused * 20;
+    ensure!(guards.iter().all(|sleeps| *sleeps <= most), "{guards:?} sleeps of guards, more than {most}");
     Ok(())
 }

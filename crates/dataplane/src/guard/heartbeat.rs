@@ -1,11 +1,15 @@
-//! The state that a loop shares with its guard: the time of the loop's last iteration, and the PFC
-//! that the guard sent during a stall.
+//! The state that a loop shares with its guard: the time of the loop's last iteration, the PFC frames
+//! that the loop sends, and those that the guard sent during a stall.
 //!
 //! Rule: the loop publishes the time of each iteration, and publishes that it is about to sleep.
-//! The guard only reads that. The guard leaves here what it sent to the peers on behalf of the
+//! The guard only reads that. Before a PFC frame leaves, the loop counts it and wakes the guard,
+//! whose checks may be further apart than the pause lasts. The guard leaves here what it sent to the peers on behalf of the
 //! loop, and the loop takes it in its next iteration, so that the switch's refresh, XON and
 //! counters stay correct. Neither waits for the other. `tests/interleavings/guard.rs` tries the
 //! interleavings of both with `loom`. Source: docs/behavior.md, "A loop that stalls".
+
+use std::sync::OnceLock;
+use std::task::Waker;
 
 use switch::monitor::counters::PfcCount;
 use switch::settings::MAX_PORTS;
@@ -49,6 +53,10 @@ pub struct Heartbeat {
     pub(crate) times: LoopStats,
     /// Bit n is set if a frame has been received on port n lately.
     active_ports: AtomicU64,
+    /// PFC frames that the loop has sent; it wraps.
+    pfc_frames: AtomicU64,
+    /// The threads of the guard.
+    guards: OnceLock<Vec<Waker>>,
     reports: GuardReports,
 }
 
@@ -60,6 +68,8 @@ impl Default for Heartbeat {
             refresh_at: AtomicU64::new(Instant::NEVER.0),
             times: LoopStats::default(),
             active_ports: AtomicU64::new(0),
+            pfc_frames: AtomicU64::new(0),
+            guards: OnceLock::new(),
             reports: GuardReports::new(MAX_PORTS),
         }
     }
@@ -81,6 +91,22 @@ impl Heartbeat {
     /// Returns the ports on which frames have been received lately.
     pub fn active_ports(&self) -> Set64 {
         Set64::from_bits(self.active_ports.load(Relaxed))
+    }
+
+    /// Sets which threads a PFC frame wakes, once.
+    pub fn set_guards(&self, threads: Vec<Waker>) {
+        let _ = self.guards.set(threads); // a loop has one guard
+    }
+
+    /// Publishes that a PFC frame is about to leave.
+    pub fn record_pfc(&self) {
+        self.pfc_frames.fetch_add(1, Release);
+        self.guards.get().into_iter().flatten().for_each(Waker::wake_by_ref);
+    }
+
+    /// Returns how many PFC frames the loop has sent; the number wraps.
+    pub fn pfc_frames(&self) -> u64 {
+        self.pfc_frames.load(Acquire)
     }
 
     /// Publishes that the loop goes to sleep and must refresh an XOFF at `refresh_at`. If it

@@ -23,6 +23,7 @@ use wire::random::Random;
 use crate::batch_ops::apply_edits;
 use crate::batch_ops::parse_batch;
 use crate::flight_recorder::recorded_switch::RecordedSwitch;
+use crate::guard::heartbeat::Heartbeat;
 use crate::port::Port;
 use crate::punt_ring::PuntRings;
 
@@ -57,6 +58,8 @@ pub struct Iteration {
     pauses_all_peers: bool,
     /// Where frames for the daemon go.
     punts: Arc<PuntRings>,
+    /// Where PFC frames are published before they leave.
+    heartbeat: Option<Arc<Heartbeat>>,
     // The frames of one port. Empty between two ports; kept so that nothing is allocated.
     received: Vec<RxDesc>,
     arrivals: Vec<RxFrame>,
@@ -79,6 +82,7 @@ impl Iteration {
             uses_rx_backlog: true,
             pauses_all_peers: false,
             punts: Arc::default(),
+            heartbeat: None,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(COMPLETIONS),
@@ -123,6 +127,11 @@ impl Iteration {
     /// Sets where frames for the daemon go; without it they are only counted.
     pub fn set_punts(&mut self, punts: Arc<PuntRings>) {
         self.punts = punts;
+    }
+
+    /// Sets where PFC frames are published before they leave, for the guard of a loop.
+    pub fn set_heartbeat(&mut self, heartbeat: Arc<Heartbeat>) {
+        self.heartbeat = Some(heartbeat);
     }
 
     /// True if data frames are forwarded.
@@ -274,6 +283,7 @@ impl Iteration {
         switch.transmit_pfc(number, now, memory, &mut self.outgoing);
         let moved = !self.outgoing.is_empty();
         if moved {
+            self.heartbeat.iter().for_each(|heartbeat| heartbeat.record_pfc());
             port.transmit(memory, &mut self.outgoing);
             port.kick();
         }

@@ -107,6 +107,7 @@ impl<P: Port> PollLoop<P> {
         let mut turn = Iteration::new(settings.complete_checksums);
         turn.use_rx_backlog(settings.watches_rings);
         turn.set_punts(settings.punts);
+        turn.set_heartbeat(Arc::clone(&settings.heartbeat));
         let shutdowns = vec![None; ports.len()];
         let mut core = Self {
             switch: RecordedSwitch::new(switch),

@@ -192,6 +192,11 @@ impl Wire {
         std::mem::take(&mut self.shared().sent)
     }
 
+    /// The number of frames sent that have not been taken.
+    pub fn sent_frames(&self) -> usize {
+        self.shared().sent.len()
+    }
+
     /// Takes the frames that were in rings when these were closed.
     pub fn take_closed(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.shared().closed)

@@ -53,9 +53,13 @@ struct Watched {
 impl Watched {
     /// `on_read` is called at each reading of the clock.
     fn new(on_read: impl Fn(&Heartbeat) + Clone + Send + 'static) -> Self {
+        Self::at_speed("10G", on_read)
+    }
+
+    fn at_speed(speed: &str, on_read: impl Fn(&Heartbeat) + Clone + Send + 'static) -> Self {
         unshare(CloneFlags::CLONE_NEWNET).expect("needs root");
         assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
-        let settings = config::parse("test.toml", FILE).unwrap().switch;
+        let settings = config::parse("test.toml", &FILE.replace("10G", speed)).unwrap().switch;
         let (readers, rings): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| nix::unistd::pipe().unwrap()).unzip();
         let taps = readers.iter().map(|ring| PortTap {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -99,10 +103,10 @@ impl Watched {
 
     /// Waits until both threads have checked the loop at the present time.
     fn until_checked(&self) {
-        // A thread reads the clock at the end of a check. Of eight readings by two threads, one of
-        // which may wait twice as long, each has made a whole check.
+        // A check reads the clock once, and once for each loop. Of twelve readings by two threads,
+        // one of which may wait twice as long, each has made a whole check.
         let from = self.reads.load(SeqCst);
-        wait_for(|| self.reads.load(SeqCst) >= from + 8);
+        wait_for(|| self.reads.load(SeqCst) >= from + 12);
     }
 
     /// Waits until the guard has sent this many frames in all, and checks twice more.
@@ -152,6 +156,29 @@ fn a_stalled_loop_has_one_xoff_a_refresh_sent_to_each_peer_that_sends() {
     watched.until_sent(3);
     watched.heartbeat.beat(watched.now());
     watched.until_sent(3);
+}
+
+/// At 100 Gbit/s a pause lasts for 335 us, less than it takes to know a stall without one.
+#[test]
+fn a_short_pause_is_refreshed_once_there_is_one() {
+    let mut watched = Watched::at_speed("100G", |_| ());
+    watched.receive(0);
+    let refresh_ns = PfcTiming::from_settings(&watched.settings.ports[0]).refresh_ns();
+    assert!((GUARD_REFRESH_NS..STALL_NS / 2).contains(&refresh_ns), "{refresh_ns}");
+    watched.heartbeat.beat(watched.now());
+    watched.pass(STALL_NS - 1);
+    watched.until_checked();
+    assert_eq!(frames_sent(), 0, "no pause is in force");
+
+    watched.heartbeat.record_pfc();
+    watched.heartbeat.beat(watched.now());
+    watched.pass(refresh_ns - 1);
+    watched.until_checked();
+    assert_eq!(frames_sent(), 0, "the loop's own refresh is not due");
+    watched.pass(1);
+    watched.until_sent(1);
+    watched.pass(refresh_ns);
+    watched.until_sent(2);
 }
 
 #[test]
