@@ -433,38 +433,43 @@ fn guard_xoff_is_released() {
 }
 
 thread_local! {
-    /// The PFC frames that were on wire 0 at each call of the guard.
-    static SENT_BEFORE: RefCell<(Option<Wire>, Vec<usize>)> = const { RefCell::new((None, Vec::new())) };
+    static WIRE: RefCell<Option<Wire>> = const { RefCell::new(None) };
+    /// Calls of the guard's threads, by number, and the frames that were on the wire.
+    static CALLS: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A guard that looks at the wire.
-struct Observer;
+/// A thread of the guard, by its number, that looks at the wire when it is woken.
+struct Observer(usize);
 
 impl Wake for Observer {
     fn wake(self: Arc<Self>) {
-        SENT_BEFORE.with_borrow_mut(|(wire, sent)| sent.extend(wire.as_ref().map(|wire| wire.sent_frames())));
+        let sent = WIRE.with_borrow(|wire| wire.as_ref().map(Wire::sent_frames));
+        CALLS.with_borrow_mut(|calls| calls.push((self.0, sent.expect("a wire"))));
     }
 }
 
-/// The guard is woken before each PFC frame leaves, XOFF, its refresh or XON, and for no data.
+/// The first thread of the guard is woken before each PFC frame leaves, XOFF, its refresh or XON,
+/// the other one after that, and neither for data.
 #[test]
 fn the_guard_is_woken_before_pfc_leaves() {
     let mut lab = Lab::new();
-    SENT_BEFORE.with_borrow_mut(|(wire, _)| *wire = Some(lab.wires[0].clone()));
-    lab.heartbeat.set_guards(vec![Waker::from(Arc::new(Observer))]);
+    WIRE.set(Some(lab.wires[0].clone()));
+    lab.heartbeat.set_guards([0, 1].map(|thread| Waker::from(Arc::new(Observer(thread)))).into());
     (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
     lab.turns(2);
-    assert_eq!((lab.seen(1).len(), lab.heartbeat.pfc_frames()), (3, 0));
+    assert_eq!(lab.seen(1).len(), 3);
+    assert_eq!(lab.heartbeat.pause_refresh_ns(7, lab.now), Nanos::MAX, "no PFC frame yet");
     lab.wires[1].block(true);
     (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
     lab.turns(2);
+    assert_eq!(lab.heartbeat.pause_refresh_ns(7, lab.now), 7);
     lab.now = lab.now + REFRESH_NS;
     lab.turns(1);
     lab.wires[1].block(false);
     lab.turns(4);
     assert_eq!(lab.seen(0), [65_535, 65_535, 0].map(|quanta| Ok(xoff_3(quanta))));
-    let sent_before = SENT_BEFORE.with_borrow_mut(|(wire, sent)| (wire.take(), std::mem::take(sent)).1);
-    assert_eq!((sent_before, lab.heartbeat.pfc_frames()), (vec![0, 1, 2], 3));
+    WIRE.set(None);
+    assert_eq!(CALLS.take(), [(0, 0), (1, 1), (0, 1), (1, 2), (0, 2), (1, 3)]);
 }
 
 /// A guard uses the settings that it has. If others are in force when the loop takes its report,

@@ -270,8 +270,8 @@ impl<'s> Simulation<'s> {
 
     /// Returns the switch that holds more than half of the stored frames, if one does.
     pub fn largest_holder(&self) -> Option<&str> {
-        let most = self.devices.iter().max_by_key(|device| device.frames_held())?;
-        let is_half = 2 * most.frames_held() > self.links.frames.stored() as u64;
+        let most = self.devices.iter().max_by_key(|device| device.stored_frames())?;
+        let is_half = 2 * most.stored_frames() > self.links.frames.stored() as u64;
         is_half.then(|| self.scenario.nodes[most.node].name.as_str())
     }
 

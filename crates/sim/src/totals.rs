@@ -516,7 +516,7 @@ fn peer(scenario: &Scenario, end: LinkEnd) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use crate::Simulation;
-    use crate::packet::host_mac;
+    use crate::packet::{CARRIED_BYTES, host_mac};
 
     const CONFIG: &str = "[port.p1]\ninterface = \"i1\"\nspeed = \"10G\"\n\
                           [port.p2]\ninterface = \"i2\"\nspeed = \"10G\"\n\
@@ -555,5 +555,19 @@ mod tests {
         simulation.flows[0].sender.sent_frames += 5;
         let imbalances = simulation.finish().imbalances;
         assert_eq!(imbalances, ["5 lost > 0 dropped + 0 cut + 0 for other hosts"]);
+    }
+
+    /// A frame that is stored and is nowhere in the network.
+    #[test]
+    fn stored_frames_are_somewhere() {
+        let scenario =
+            crate::scenario::parse("t.toml", SCENARIO, &mut |_| Ok(CONFIG.to_owned())).expect("valid");
+        let mut simulation = Simulation::new(&scenario);
+        simulation.run_until(scenario.duration_ns, &mut |_| {});
+        let stored = simulation.links.frames.stored() + 1;
+        simulation.links.frames.put(&[0; CARRIED_BYTES]).expect("memory");
+        let imbalances = simulation.finish().imbalances;
+        assert_eq!(imbalances.len(), 1, "{imbalances:?}");
+        assert!(imbalances[0].starts_with(&format!("{stored} frames are stored: ")), "{imbalances:?}");
     }
 }

@@ -19,9 +19,9 @@ use std::thread::{Builder, JoinHandle, Thread};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dataplane::guard::stall_detector::{NextCheck, PauseWatch, StallDetector};
+use dataplane::guard::stall_detector::{NextCheck, StallDetector};
 use dataplane::{ChannelMonitor, Heartbeat, LoopState};
-use switch::pfc::tx::PfcTiming;
+use switch::pfc::tx::{GUARD_REFRESH_NS, PfcTiming};
 use switch::settings::MAX_PORTS;
 use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
@@ -32,10 +32,10 @@ use xdp::{PacketSender, RxWatcher, Scheduling, set_scheduling};
 
 /// Above other threads that are usually real-time on this machine (interrupt threads have 50).
 const PRIORITY: u32 = 60;
-/// Check intervals of the first thread and the second, in halves of what the detector asks for. The
-/// second is needed only when the core of the first is preempted, and each check delays a core that
-/// carries frames by some 25 µs (docs/performance.md, "Latency").
-const INTERVAL_HALVES: [u64; 2] = [2, 3];
+/// Factor of the check interval of each thread except the first. The further thread is needed only
+/// when the core of the first is preempted, and each check delays a core that carries frames by
+/// some 25 µs (docs/performance.md, "Latency").
+const SECOND_THREAD_FACTOR: u64 = 2;
 /// The longest wait of a thread, so that it notices its end in time.
 const LONGEST_WAIT_MS: u8 = 100;
 
@@ -74,7 +74,7 @@ struct GuardThread {
     waker: Waker,
 }
 
-/// Ends the wait of a thread between checks, if it is parked.
+/// Ends the wait of a thread between two checks, if it is parked.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -203,14 +203,14 @@ impl Guard {
         let senders = Arc::new(senders.context("starting the guard")?);
         let mut guard = Self { state: pause_frames, ends: Arc::default(), threads: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
-            let halves = INTERVAL_HALVES[number.min(1)];
+            let times = if number == 0 { 1 } else { SECOND_THREAD_FACTOR };
             let frames = RxWatcher::new().context("starting the guard")?;
             let waker = frames.waker();
             let (pause_frames, ends) = (Arc::clone(&guard.state), Arc::clone(&guard.ends));
             let (loops, senders, clock) = (Arc::clone(&loops), Arc::clone(&senders), clock.clone());
             let keep_watch = move || {
                 pin_and_prioritize(core);
-                run_thread((&pause_frames, &senders), frames, &ends, &loops, (halves, &clock));
+                run_thread((&pause_frames, &senders), frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
             guard.threads.push(GuardThread { thread: thread.context("starting the guard")?, waker });
@@ -246,7 +246,10 @@ impl Guard {
         let before = Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner));
         let pause_frames = Arc::new(make(&before));
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = pause_frames;
-        self.threads.iter().for_each(|thread| thread.waker.wake_by_ref());
+        for guard in &self.threads {
+            guard.waker.wake_by_ref();
+            guard.thread.thread().unpark();
+        }
     }
 }
 
@@ -273,51 +276,50 @@ fn pin_and_prioritize(core: usize) {
     }
 }
 
-/// Checks the loops repeatedly until the guard or the switching core's loop ends. Waits after each
-/// check, `halves` halves of the time that the stall detector requests.
+/// Checks the loops repeatedly until the guard or the switching core's loop ends. Waits `times` as
+/// long after each check as the stall detector requests.
 fn run_thread(
     (shared, senders): (&Mutex<Arc<PauseFrames>>, &[PacketSender]),
     mut frames: RxWatcher,
     ends: &AtomicBool,
     (loops, waker): &(Vec<GuardedLoop>, Waker),
-    (halves, clock): (u64, &impl Fn() -> switch::Instant),
+    (times, clock): (u64, &impl Fn() -> switch::Instant),
 ) {
     let Some(GuardedLoop { heartbeat: switching, .. }) = loops.first() else { return };
     let mut detectors: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
     // The state of each loop that runs again after a stall, until an iteration of it is over.
     let mut resumed: Vec<Option<LoopState>> = vec![None; loops.len()];
     let mut pause_frames = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
-    let (mut version, mut pauses) = (0, PauseWatch::default());
+    let mut version = 0;
     while !ends.load(Relaxed) && switching.state() != LoopState::Ended {
         let mut next_check = NextCheck::OnFrame;
-        // Read before the loops are checked: a later frame ends the wait after that.
-        let pfc_frames = switching.pfc_frames();
-        let now = clock();
-        let refresh_ns = pauses.refresh_ns(pfc_frames, pause_frames.refresh_ns, now);
+        if let Ok(newest) = shared.try_lock()
+            && newest.version != pause_frames.version
+        {
+            pause_frames = Arc::clone(&newest);
+        }
+        if version != pause_frames.version {
+            frames.watch(pause_frames.sockets());
+            version = pause_frames.version;
+        }
         // The switching core is last: its pauses follow what an I/O loop that runs again sends.
         for ((watched, detector), resumed) in loops.iter().zip(&mut detectors).zip(&mut resumed).rev() {
             let had_stalled = detector.stalled_ns() > 0;
             let state = watched.heartbeat.state();
-            if let Ok(newest) = shared.try_lock()
-                && newest.version != pause_frames.version
-            {
-                pause_frames = Arc::clone(&newest);
-            }
-            if version != pause_frames.version {
-                frames.watch(pause_frames.sockets());
-                version = pause_frames.version;
-            }
+            let now = clock();
+            let pause_refresh_ns = || switching.pause_refresh_ns(pause_frames.refresh_ns, now);
             let frames_wait = || watched.has_waiting_input(frames.wait(0));
             // A loop that fell asleep or started an iteration after its state was read has not
             // stalled.
-            if detector.check(state, frames_wait, refresh_ns, clock()) && watched.heartbeat.state() == state {
+            if detector.check(state, frames_wait, pause_refresh_ns(), now)
+                && watched.heartbeat.state() == state
+            {
                 watched.heartbeat.record_stall(detector.stalled_ns());
                 let sending = switching.active_ports().with(frames.wait(0));
                 if pause_peers((&pause_frames, senders), watched.pauses.and(sending), switching, clock) {
                     // The loop may have fallen asleep meanwhile, and must cancel the pauses sent
                     // for it.
                     waker.wake_by_ref();
-                    pauses.extend(clock());
                 }
             }
             if resumed.is_some_and(|first| first != state) {
@@ -330,16 +332,15 @@ fn run_thread(
             if had_stalled && detector.stalled_ns() == 0 {
                 *resumed = Some(state);
             }
-            next_check = next_check.min(detector.next_check(state, refresh_ns, now));
+            next_check = next_check.min(detector.next_check(state, pause_refresh_ns(), now));
         }
-        let wait = |nanos| Duration::from_nanos(nanos * halves / 2);
         match next_check {
-            // A pause that begins now would have to be refreshed before: its PFC frame ends the wait.
-            // While this thread sleeps, PFC frames cost the loop no system call.
-            NextCheck::After(nanos) if nanos > pause_frames.refresh_ns => {
-                std::thread::park_timeout(wait(nanos));
+            // The next PFC frame ends the wait if its pause has to be refreshed before. While this
+            // thread sleeps, PFC frames cost the loop no system call.
+            NextCheck::After(nanos) if nanos > pause_frames.refresh_ns.max(GUARD_REFRESH_NS) => {
+                std::thread::park_timeout(Duration::from_nanos(times * nanos));
             }
-            NextCheck::After(nanos) => std::thread::sleep(wait(nanos)),
+            NextCheck::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
             NextCheck::OnFrame => _ = frames.wait(LONGEST_WAIT_MS),
         }
     }

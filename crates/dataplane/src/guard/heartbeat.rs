@@ -1,12 +1,13 @@
-//! The state that a loop shares with its guard: the time of the loop's last iteration, the PFC frames
-//! that the loop sends, and those that the guard sent during a stall.
+//! The state that a loop shares with its guard: the time of the loop's last iteration and of its
+//! last PFC frame, and the PFC that the guard sent during a stall.
 //!
 //! Rule: the loop publishes the time of each iteration, and publishes that it is about to sleep.
-//! The guard only reads that. Before a PFC frame leaves, the loop counts it and wakes the guard,
-//! whose checks may be further apart than the pause lasts. The guard leaves here what it sent to the peers on behalf of the
-//! loop, and the loop takes it in its next iteration, so that the switch's refresh, XON and
-//! counters stay correct. Neither waits for the other. `tests/interleavings/guard.rs` tries the
-//! interleavings of both with `loom`. Source: docs/behavior.md, "A loop that stalls".
+//! The guard only reads that. The loop also publishes that a PFC frame is about to leave, and wakes
+//! the guard's threads, whose checks may be further apart than the pause lasts. The guard leaves
+//! here what it sent to the peers on behalf of the loop, and the loop takes it in its next
+//! iteration, so that the switch's refresh, XON and counters stay correct. Neither waits for the
+//! other. `tests/interleavings/guard.rs` tries the interleavings of both with `loom`. Source:
+//! docs/behavior.md, "A loop that stalls".
 
 use std::sync::OnceLock;
 use std::task::Waker;
@@ -53,9 +54,9 @@ pub struct Heartbeat {
     pub(crate) times: LoopStats,
     /// Bit n is set if a frame has been received on port n lately.
     active_ports: AtomicU64,
-    /// PFC frames that the loop has sent; it wraps.
-    pfc_frames: AtomicU64,
-    /// The threads of the guard.
+    /// When the loop or the guard last sent PFC, or PAUSE; 0 if neither has.
+    pfc_at: AtomicU64,
+    /// The threads of the guard, the first on a core that is not the loop's if there is one.
     guards: OnceLock<Vec<Waker>>,
     reports: GuardReports,
 }
@@ -68,7 +69,7 @@ impl Default for Heartbeat {
             refresh_at: AtomicU64::new(Instant::NEVER.0),
             times: LoopStats::default(),
             active_ports: AtomicU64::new(0),
-            pfc_frames: AtomicU64::new(0),
+            pfc_at: AtomicU64::new(0),
             guards: OnceLock::new(),
             reports: GuardReports::new(MAX_PORTS),
         }
@@ -93,20 +94,27 @@ impl Heartbeat {
         Set64::from_bits(self.active_ports.load(Relaxed))
     }
 
-    /// Sets which threads a PFC frame wakes, once.
+    /// Sets the threads of the guard, once.
     pub fn set_guards(&self, threads: Vec<Waker>) {
         let _ = self.guards.set(threads); // a loop has one guard
     }
 
-    /// Publishes that a PFC frame is about to leave.
-    pub fn record_pfc(&self) {
-        self.pfc_frames.fetch_add(1, Release);
-        self.guards.get().into_iter().flatten().for_each(Waker::wake_by_ref);
+    /// Publishes that a PFC frame is about to leave, and wakes the first thread of the guard.
+    pub fn announce_pfc(&self, now: Instant) {
+        self.pfc_at.store(now.0.max(1), Release);
+        self.guards.get().and_then(|threads| threads.first()).into_iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Returns how many PFC frames the loop has sent; the number wraps.
-    pub fn pfc_frames(&self) -> u64 {
-        self.pfc_frames.load(Acquire)
+    /// Wakes the other threads once the frame has left: they may take the loop's core meanwhile.
+    pub(crate) fn follow_up_pfc(&self) {
+        self.guards.get().into_iter().flatten().skip(1).for_each(Waker::wake_by_ref);
+    }
+
+    /// Returns after which time a pause would be refreshed that may be in force: `refresh_ns`, the
+    /// shortest of all ports, if PFC was sent lately, else [`Nanos::MAX`].
+    pub fn pause_refresh_ns(&self, refresh_ns: Nanos, now: Instant) -> Nanos {
+        let sent_at = self.pfc_at.load(Acquire);
+        if sent_at != 0 && now.since(Instant(sent_at)) < PAUSED_NS { refresh_ns } else { Nanos::MAX }
     }
 
     /// Publishes that the loop goes to sleep and must refresh an XOFF at `refresh_at`. If it
@@ -160,9 +168,12 @@ impl Heartbeat {
         ports.into_iter().for_each(|port| self.reports.repeat_claim(port, before));
     }
 
-    /// Records that the guard has sent an XOFF for these priorities on a port.
+    /// Records that the guard has sent an XOFF for these priorities on a port, and wakes all its
+    /// threads, which refresh it.
     pub fn record_sent(&self, port: usize, priorities: Set8, at: Instant) {
         self.reports.record_sent(port, priorities, at);
+        self.pfc_at.store(at.0.max(1), Release);
+        self.guards.get().into_iter().flatten().for_each(Waker::wake_by_ref);
     }
 
     /// Takes what the guard has recorded; called once per iteration. Calls `reported` with a
@@ -177,3 +188,6 @@ impl Heartbeat {
 /// thousand iterations in this time. The frames that peers send meanwhile must fit into the posted
 /// chunks.
 pub const STALL_NS: Nanos = 1_000_000;
+/// The longest pause that the guard would have to refresh earlier than it notices a stall without a
+/// pause: one that is refreshed each 2 ms, a third of it.
+const PAUSED_NS: Nanos = 6_000_000;

@@ -2,12 +2,13 @@
 //!
 //! Rule: a loop is stalled if its last iteration started more than [`STALL_NS`] ago. So is a
 //! sleeping loop whose received frames have waited for that long, or that is that late for the
-//! refresh of an XOFF. The time is shorter where the pause time of a port is so short that the loop
-//! would have refreshed it by then, for as long as PFC is sent ([`PauseWatch`]). During a stall the guard pauses the no-drop priorities of all
-//! peers that have sent lately on behalf of the loop, and again with each refresh that the pause
-//! time of the port asks for ([`Heartbeat::claim`]). Once the loop runs again, the loop itself
-//! sends XON. After [`GIVE_UP_NS`] the loop is considered dead, and the guard stops pausing peers:
-//! an endless pause would be a storm.
+//! refresh of an XOFF. While PFC is sent, the time is shorter where the pause time of a port is so
+//! short that the loop would have refreshed it by then ([`Heartbeat::pause_refresh_ns`]). During a
+//! stall the guard pauses the no-drop priorities of all peers that have sent lately on behalf of
+//! the loop, and again with each refresh that the pause time of the port asks for
+//! ([`Heartbeat::claim`]). Once the loop runs again, the loop itself sends XON. After
+//! [`GIVE_UP_NS`] the loop is considered dead, and the guard stops pausing peers: an endless pause
+//! would be a storm.
 //!
 //! ```text
 //!             iteration > STALL_NS or refresh_ns ago, or asleep with frames that long
@@ -19,6 +20,7 @@
 //! Source: docs/behavior.md, "A loop that stalls".
 //!
 //! [`Heartbeat::claim`]: crate::guard::heartbeat::Heartbeat::claim
+//! [`Heartbeat::pause_refresh_ns`]: crate::guard::heartbeat::Heartbeat::pause_refresh_ns
 
 use switch::pfc::tx::GUARD_REFRESH_NS;
 use switch::{Instant, Nanos};
@@ -27,48 +29,14 @@ use crate::guard::heartbeat::{LoopState, STALL_NS};
 
 /// A loop that has stalled for this long is considered dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
-/// The check interval while frames wait for a sleeping loop, or a stall lasts. It is shorter while a
-/// pause lasts that must be refreshed more often, but at least [`GUARD_REFRESH_NS`].
+/// The check interval while the loop is awake or frames wait for it. It is shorter while a pause
+/// may be in force that must be refreshed more often, but at least [`GUARD_REFRESH_NS`]. A check
+/// takes 12 µs of a core in a virtual machine (docs/performance.md, "Forwarding on one core").
 const CHECK_INTERVAL_NS: Nanos = 1_000_000;
-/// An iteration that has lasted for this long is checked again when it would be a stall.
-const LONG_ITERATION_NS: Nanos = 200_000;
 
 /// The longest time from the start of a stall to the guard's XOFF, with a core to run on: headroom
-/// that lasts longer is covered. A loop whose last iteration began at some time is checked again
-/// that much later, as none of its stalls began before. Each check takes some 30 us of a core in a
-/// virtual machine (docs/performance.md, "Forwarding on one core").
-pub const COVERED_AFTER_NS: Nanos = 2_000_000;
-
-/// How long a loop is watched closely after its last PFC frame: a pause that is refreshed more often
-/// than each [`COVERED_AFTER_NS`] has ended by then.
-const CLOSE_NS: Nanos = 3 * COVERED_AFTER_NS;
-
-/// Whether a pause may be in force that has to be refreshed: whether PFC was sent lately, by the
-/// loop or by the guard. Without one, closer checks would only take time from the cores.
-#[derive(Debug, Default)]
-pub struct PauseWatch {
-    /// PFC frames that the loop had sent at the last check.
-    pfc_frames: u64,
-    /// PFC frames have been seen; until this time.
-    close_until: Option<Instant>,
-}
-
-impl PauseWatch {
-    /// Returns when a pause is refreshed for which the loop has to be checked now: `refresh_ns`, the
-    /// shortest of all ports, or never. `pfc_frames` is what the loop has sent so far.
-    pub fn refresh_ns(&mut self, pfc_frames: u64, refresh_ns: Nanos, now: Instant) -> Nanos {
-        if std::mem::replace(&mut self.pfc_frames, pfc_frames) != pfc_frames {
-            self.extend(now);
-        }
-        self.close_until = self.close_until.filter(|&end| now < end);
-        if self.close_until.is_some() { refresh_ns } else { Nanos::MAX }
-    }
-
-    /// Records that the guard has sent PFC.
-    pub fn extend(&mut self, now: Instant) {
-        self.close_until = Some(now + CLOSE_NS);
-    }
-}
+/// that lasts longer is covered.
+pub const COVERED_AFTER_NS: Nanos = STALL_NS + CHECK_INTERVAL_NS;
 
 /// When the guard must check the loop again; the earlier, the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,10 +93,9 @@ impl StallDetector {
     pub fn next_check(&self, state: LoopState, refresh_ns: Nanos, now: Instant) -> NextCheck {
         match (state, self.waiting_since) {
             (LoopState::Asleep { refresh_at: Instant::NEVER, .. }, None) => NextCheck::OnFrame,
-            (LoopState::Awake(at), _) if refresh_ns >= COVERED_AFTER_NS && self.stalled_ns == 0 => {
-                let lasts = now.since(at);
-                let due_after = if lasts < LONG_ITERATION_NS { COVERED_AFTER_NS } else { STALL_NS };
-                NextCheck::After(due_after.saturating_sub(lasts).max(GUARD_REFRESH_NS))
+            // When this iteration would be a stall: the pause may have been sent long before it.
+            (LoopState::Awake(at), _) if refresh_ns < STALL_NS && self.stalled_ns == 0 => {
+                NextCheck::After(refresh_ns.saturating_sub(now.since(at)).max(GUARD_REFRESH_NS))
             }
             _ => NextCheck::After(CHECK_INTERVAL_NS.min(refresh_ns).max(GUARD_REFRESH_NS)),
         }
@@ -212,45 +179,40 @@ mod tests {
         let reported: Vec<u64> = (0..500).step_by(56).filter(|us| check(*us)).collect();
         assert_eq!(reported, [112, 224, 336, 448]);
         let next = |refresh_ns| detector.next_check(turned, refresh_ns, Instant(10 * MS + 500_000));
-        assert_eq!(next(112_000), NextCheck::After(112_000));
+        assert_eq!(next(112_000), NextCheck::After(112_000), "for the refresh");
         assert_eq!(next(1000), NextCheck::After(GUARD_REFRESH_NS));
     }
 
-    /// Each stall is noticed within 2 ms of its last iteration: a loop that keeps up is checked 2 ms
-    /// after that, and one that iterates slowly when it would have stalled.
+    /// A pause at 40 Gbit/s is refreshed after 280 µs and lasts for 839. The loop may have sent it
+    /// 280 µs before its last iteration, so a stall is noticed 280 µs after that.
     #[test]
-    fn a_loop_is_checked_when_it_may_have_stalled() {
-        let mut detector = StallDetector::default();
-        let at = Instant(10 * MS);
-        let mut next = |us: u64| {
-            let (now, refresh_ns) = (at + us * 1000, Nanos::MAX);
-            let acts = detector.check(LoopState::Awake(at), || true, refresh_ns, now);
-            (acts, detector.next_check(LoopState::Awake(at), refresh_ns, now))
+    fn a_short_pause_is_refreshed_in_time() {
+        let (mut detector, at) = (StallDetector::default(), Instant(10 * MS));
+        let mut next = |us: u64, refresh_ns| {
+            let (state, now) = (LoopState::Awake(at), at + us * 1000);
+            (detector.check(state, || true, refresh_ns, now), detector.next_check(state, refresh_ns, now))
         };
         let after = |us: u64| NextCheck::After(us * 1000);
+        assert_eq!((next(0, 280_000), next(60, 280_000)), ((false, after(280)), (false, after(220))));
+        assert_eq!((next(250, 280_000), next(280, 280_000)), ((false, after(100)), (true, after(280))));
+        // Without a pause, and with one that is refreshed later.
         assert_eq!(
-            (next(0), next(50), next(199)),
-            ((false, after(2000)), (false, after(1950)), (false, after(1801)))
+            (next(280, Nanos::MAX), next(999, 1_118_000)),
+            ((false, after(1000)), (false, after(1000)))
         );
-        assert_eq!(
-            (next(200), next(700), next(999)),
-            ((false, after(800)), (false, after(300)), (false, after(100)))
-        );
-        assert_eq!((next(1000), next(2000)), ((true, after(1000)), (true, after(1000))));
     }
 
-    /// PFC is sent at 10, 14, 30 and 32 ms, and by the guard at 50 ms. A pause lasts for 6 ms at most.
+    /// PFC is sent at 10 ms by the loop, and at 30 ms by the guard. No pause that needs close
+    /// checks lasts for more than 6 ms.
     #[test]
-    fn a_loop_is_watched_closely_while_pfc_is_sent() {
-        let mut watch = PauseWatch::default();
-        let mut refresh = |frames, ms| watch.refresh_ns(frames, 112_000, Instant(ms * MS));
-        assert_eq!((refresh(0, 1), refresh(1, 10)), (Nanos::MAX, 112_000));
-        assert_eq!((refresh(1, 13), refresh(2, 14)), (112_000, 112_000));
-        assert_eq!((refresh(2, 19), refresh(2, 20), refresh(2, 21)), (112_000, Nanos::MAX, Nanos::MAX));
-        assert_eq!((refresh(u64::MAX, 30), refresh(0, 32)), (112_000, 112_000), "the count wraps");
-        watch.extend(Instant(50 * MS));
-        let mut refresh = |ms| watch.refresh_ns(0, 112_000, Instant(ms * MS));
-        assert_eq!((refresh(55), refresh(56)), (112_000, Nanos::MAX));
+    fn a_loop_is_watched_closely_while_a_pause_may_be_in_force() {
+        let heartbeat = Heartbeat::default();
+        let refresh_ns = |ms: u64| heartbeat.pause_refresh_ns(112_000, Instant(ms * MS));
+        assert_eq!(refresh_ns(9), Nanos::MAX);
+        heartbeat.announce_pfc(Instant(10 * MS));
+        assert_eq!((refresh_ns(10), refresh_ns(15), refresh_ns(16)), (112_000, 112_000, Nanos::MAX));
+        heartbeat.record_sent(0, Set8::of(3), Instant(30 * MS));
+        assert_eq!((refresh_ns(30), refresh_ns(35), refresh_ns(36)), (112_000, 112_000, Nanos::MAX));
     }
 
     /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.
@@ -275,7 +237,7 @@ mod tests {
             detector.check(state, || frames_wait, 2 * MS, Instant(10 * MS));
             detector.next_check(state, 2 * MS, Instant(10 * MS))
         };
-        assert_eq!(next(LoopState::Awake(Instant(10 * MS)), false), NextCheck::After(COVERED_AFTER_NS));
+        assert_eq!(next(LoopState::Awake(Instant(10 * MS)), false), NextCheck::After(CHECK_INTERVAL_NS));
         assert_eq!(next(ASLEEP, false), NextCheck::OnFrame);
         assert_eq!(next(ASLEEP, true), NextCheck::After(CHECK_INTERVAL_NS), "it should be awake by then");
         assert_eq!(next(ASLEEP, false), NextCheck::OnFrame);

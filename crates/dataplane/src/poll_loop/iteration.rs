@@ -58,7 +58,7 @@ pub struct Iteration {
     pauses_all_peers: bool,
     /// Where frames for the daemon go.
     punts: Arc<PuntRings>,
-    /// Where PFC frames are published before they leave.
+    /// Where PFC frames are announced before they leave.
     heartbeat: Option<Arc<Heartbeat>>,
     // The frames of one port. Empty between two ports; kept so that nothing is allocated.
     received: Vec<RxDesc>,
@@ -129,7 +129,7 @@ impl Iteration {
         self.punts = punts;
     }
 
-    /// Sets where PFC frames are published before they leave, for the guard of a loop.
+    /// Sets where PFC frames are announced before they leave, for the guard of a loop.
     pub fn set_heartbeat(&mut self, heartbeat: Arc<Heartbeat>) {
         self.heartbeat = Some(heartbeat);
     }
@@ -283,9 +283,10 @@ impl Iteration {
         switch.transmit_pfc(number, now, memory, &mut self.outgoing);
         let moved = !self.outgoing.is_empty();
         if moved {
-            self.heartbeat.iter().for_each(|heartbeat| heartbeat.record_pfc());
+            self.heartbeat.iter().for_each(|heartbeat| heartbeat.announce_pfc(now));
             port.transmit(memory, &mut self.outgoing);
             port.kick();
+            self.heartbeat.iter().for_each(|heartbeat| heartbeat.follow_up_pfc());
         }
         moved
     }

@@ -192,9 +192,10 @@ impl Wire {
         std::mem::take(&mut self.shared().sent)
     }
 
-    /// The number of frames sent that have not been taken.
+    /// The number of frames that the port was given and that have not been taken from the wire.
     pub fn sent_frames(&self) -> usize {
-        self.shared().sent.len()
+        let shared = self.shared();
+        shared.ring.len() + shared.leaving.len() + shared.sent.len()
     }
 
     /// Takes the frames that were in rings when these were closed.

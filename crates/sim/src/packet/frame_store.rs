@@ -133,11 +133,6 @@ impl SwitchMemory {
         if self.numbers.len() == self.frames {
             return None;
         }
-        let needed = self.numbers.len() + 1;
-        if self.numbers.try_reserve(1).is_err() || self.free.try_reserve(needed).is_err() {
-            self.store.is_refused = true;
-            return None;
-        }
         self.numbers.push(number);
         Some(FrameId::new((self.numbers.len() - 1) as u32))
     }

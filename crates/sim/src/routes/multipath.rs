@@ -140,8 +140,8 @@ pub(crate) fn bond_port(flow: u32, key: u64, count: usize) -> usize {
     (((mix(key ^ u64::from(flow)) >> 32) * count as u64) >> 32) as usize
 }
 
-/// Returns the key of the hash function of all switches with this `hash_seed`: of none that has a
-/// function of its own, whatever the seed of the run.
+/// Returns the key of the hash function of all switches with this `hash_seed`. With the default
+/// seed of a run no switch has the same one as its own.
 fn shared_key(hash_seed: u64) -> u64 {
     const SHARED: u64 = 1 << 63; // no node has such a number
     mix(mix(hash_seed | SHARED))

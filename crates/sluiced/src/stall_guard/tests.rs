@@ -2,6 +2,8 @@
 //! send leaves on the loopback interface of a namespace of the test's own, which nothing else uses,
 //! so its counter of frames is exact. Needs root.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -40,8 +42,8 @@ struct Watched {
     /// The heartbeat of an I/O loop, through which the core sends on port 1.
     io_heartbeat: Arc<Heartbeat>,
     clock: Arc<AtomicU64>,
-    /// How often the guard has read the clock.
-    reads: Arc<AtomicU64>,
+    /// How often each thread of the guard has read the clock.
+    reads: Arc<Mutex<BTreeMap<String, u64>>>,
     guard: Guard,
     settings: SwitchSettings,
     /// The write ends of what stands for the RX rings.
@@ -70,12 +72,14 @@ impl Watched {
         let all = Set64::first_n(PORTS);
         let watched =
             GuardedLoop { heartbeat: heartbeat.clone(), serves: all, pauses: all, channels: Vec::new() };
-        let (clock, reads) = (Arc::new(AtomicU64::new(1_000_000_000)), Arc::new(AtomicU64::new(0)));
+        let (clock, reads) =
+            (Arc::new(AtomicU64::new(1_000_000_000)), Arc::<Mutex<BTreeMap<_, _>>>::default());
         let read = {
             let (heartbeat, clock, reads) = (heartbeat.clone(), clock.clone(), reads.clone());
             move || {
                 on_read(&heartbeat);
-                reads.fetch_add(1, SeqCst);
+                let thread = format!("{:?}", std::thread::current().id());
+                *reads.lock().unwrap().entry(thread).or_default() += 1;
                 Instant(clock.load(SeqCst))
             }
         };
@@ -101,12 +105,15 @@ impl Watched {
         self.rings[port].write_all(&[0]).unwrap();
     }
 
-    /// Waits until both threads have checked the loop at the present time.
+    /// Waits until both threads have checked the loops at the present time.
     fn until_checked(&self) {
-        // A check reads the clock once, and once for each loop. Of twelve readings by two threads,
-        // one of which may wait twice as long, each has made a whole check.
-        let from = self.reads.load(SeqCst);
-        wait_for(|| self.reads.load(SeqCst) >= from + 12);
+        // A check reads the clock once for each loop. Of four readings one check is a whole one.
+        let from = self.reads.lock().unwrap().clone();
+        let has_checked = |(thread, reads): (&String, &u64)| *reads >= from.get(thread).unwrap_or(&0) + 4;
+        wait_for(|| {
+            let now = self.reads.lock().unwrap();
+            now.len() == 2 && now.iter().all(has_checked)
+        });
     }
 
     /// Waits until the guard has sent this many frames in all, and checks twice more.
@@ -158,7 +165,7 @@ fn a_stalled_loop_has_one_xoff_a_refresh_sent_to_each_peer_that_sends() {
     watched.until_sent(3);
 }
 
-/// At 100 Gbit/s a pause lasts for 335 us, less than it takes to know a stall without one.
+/// At 100 Gbit/s a pause lasts for 335 µs, less than it takes to know a stall without one.
 #[test]
 fn a_short_pause_is_refreshed_once_there_is_one() {
     let mut watched = Watched::at_speed("100G", |_| ());
@@ -170,8 +177,8 @@ fn a_short_pause_is_refreshed_once_there_is_one() {
     watched.until_checked();
     assert_eq!(frames_sent(), 0, "no pause is in force");
 
-    watched.heartbeat.record_pfc();
     watched.heartbeat.beat(watched.now());
+    watched.heartbeat.announce_pfc(watched.now());
     watched.pass(refresh_ns - 1);
     watched.until_checked();
     assert_eq!(frames_sent(), 0, "the loop's own refresh is not due");
@@ -181,11 +188,21 @@ fn a_short_pause_is_refreshed_once_there_is_one() {
     watched.until_sent(2);
 }
 
+thread_local! {
+    /// How often this thread has read the clock.
+    static READS: Cell<u64> = const { Cell::new(0) };
+}
+
 #[test]
 fn a_loop_that_goes_to_sleep_between_two_readings_has_not_stalled() {
     // The loop goes to sleep after the guard has read its heartbeat and before it reads the clock,
-    // and runs again after the reading.
-    let mut watched = Watched::new(|heartbeat| heartbeat.sleep(Instant::NEVER));
+    // which it does for the I/O loop first, and runs again after the reading.
+    let mut watched = Watched::new(|heartbeat| {
+        READS.set(READS.get() + 1);
+        if READS.get().is_multiple_of(2) {
+            heartbeat.sleep(Instant::NEVER);
+        }
+    });
     watched.receive(0);
     for _ in 0..5 {
         watched.heartbeat.beat(Instant(watched.now().0 - STALL_NS));
