@@ -448,21 +448,22 @@ impl Wake for Observer {
     }
 }
 
-/// The first thread of the guard is woken before each PFC frame leaves, XOFF, its refresh or XON,
-/// the other one after that, and neither for data.
+/// The first thread of the guard, on a core of its own, is woken before each PFC frame leaves,
+/// XOFF, its refresh or XON, the other one after that, and neither for data.
 #[test]
 fn the_guard_is_woken_before_pfc_leaves() {
     let mut lab = Lab::new();
     WIRE.set(Some(lab.wires[0].clone()));
-    lab.heartbeat.set_guards([0, 1].map(|thread| Waker::from(Arc::new(Observer(thread)))).into());
+    let threads = [0, 1].map(|thread| Waker::from(Arc::new(Observer(thread))));
+    assert!(lab.heartbeat.set_guards(threads.into(), 1));
     (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
     lab.turns(2);
     assert_eq!(lab.seen(1).len(), 3);
-    assert_eq!(lab.heartbeat.pause_refresh_ns(7, lab.now), Nanos::MAX, "no PFC frame yet");
+    assert_eq!(lab.heartbeat.pause_refresh_ns(9, 7, lab.now), 9, "no PFC frame yet");
     lab.wires[1].block(true);
     (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
     lab.turns(2);
-    assert_eq!(lab.heartbeat.pause_refresh_ns(7, lab.now), 7);
+    assert_eq!(lab.heartbeat.pause_refresh_ns(9, 7, lab.now), 7);
     lab.now = lab.now + REFRESH_NS;
     lab.turns(1);
     lab.wires[1].block(false);

@@ -95,6 +95,9 @@ struct PauseFrames {
     ports: Vec<GuardedPort>,
     /// The shortest refresh interval of a port.
     refresh_ns: Nanos,
+    /// The shortest of a port on a cable. Its peer may send at that speed, so that what arrives
+    /// until a stall would be noticed without a pause may be more than the port has posted.
+    cable_refresh_ns: Nanos,
 }
 
 /// A port as the guard sees it.
@@ -118,6 +121,9 @@ pub struct PortTap {
     pub interface_index: u32,
     /// The sockets in which received frames wait.
     pub fds: Vec<RawFd>,
+    /// True for a cable, false for a veth: its peer sends as fast as a core copies frames, whatever
+    /// the speed of the port.
+    pub is_cable: bool,
 }
 
 impl PauseFrames {
@@ -134,11 +140,9 @@ impl PauseFrames {
         };
         let refresh =
             settings.ports.iter().filter(owner).map(|port| PfcTiming::from_settings(port).refresh_ns());
-        Self {
-            version,
-            ports: settings.ports.iter().zip(taps).map(guarded).collect(),
-            refresh_ns: refresh.min().unwrap_or(Nanos::MAX),
-        }
+        let ports: Vec<_> = settings.ports.iter().zip(taps).map(guarded).collect();
+        let cable_refresh_ns = cable_refresh_ns(&ports);
+        Self { version, ports, refresh_ns: refresh.min().unwrap_or(Nanos::MAX), cable_refresh_ns }
     }
 
     /// Returns the same with other settings, and with a changed tap of one port.
@@ -157,11 +161,9 @@ impl PauseFrames {
             true => GuardedPort { frame: None, refresh_ns: port.refresh_ns, tap: None },
             false => GuardedPort { frame: port.frame, refresh_ns: port.refresh_ns, tap: port.tap.clone() },
         };
-        Self {
-            version: self.version + 1,
-            ports: self.ports.iter().enumerate().map(keep).collect(),
-            refresh_ns: self.refresh_ns,
-        }
+        let ports: Vec<_> = self.ports.iter().enumerate().map(keep).collect();
+        let cable_refresh_ns = cable_refresh_ns(&ports);
+        Self { version: self.version + 1, ports, refresh_ns: self.refresh_ns, cable_refresh_ns }
     }
 
     /// The sockets of each open port.
@@ -169,6 +171,13 @@ impl PauseFrames {
         let ports = self.ports.iter().enumerate();
         ports.filter_map(|(number, port)| Some((number, &port.tap.as_ref()?.fds[..])))
     }
+}
+
+/// Returns the shortest refresh interval of an open port on a cable.
+fn cable_refresh_ns(ports: &[GuardedPort]) -> Nanos {
+    let on_cable = |port: &&GuardedPort| port.tap.as_ref().is_some_and(|tap| tap.is_cable);
+    let paused = ports.iter().filter(on_cable).filter(|port| port.frame.is_some());
+    paused.map(|port| port.refresh_ns).min().unwrap_or(Nanos::MAX)
 }
 
 /// Builds the XOFF frame for all no-drop priorities of a port.
@@ -182,7 +191,8 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> ([u8; FRAME_BYTES], Set8) {
 
 impl Guard {
     /// Starts a guard over these loops, of which the first is the switching core's, woken by the
-    /// waker. All ports are open. There is a thread on each of `cores`, the best core first.
+    /// waker. All ports are open. There is a thread on each of `cores`, the best core first; the
+    /// loops are on `loop_cores`.
     ///
     /// # Errors
     /// No thread could be started, or no socket opened.
@@ -190,7 +200,7 @@ impl Guard {
         (loops, waker): (Vec<GuardedLoop>, Waker),
         settings: &SwitchSettings,
         taps: Vec<PortTap>,
-        cores: &[usize],
+        (cores, loop_cores): (&[usize], &[usize]),
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
         let taps = taps.into_iter().map(|tap| Some(Arc::new(tap)));
@@ -218,7 +228,8 @@ impl Guard {
         if let Some(switching) = loops.0.first() {
             let threads = guard.threads.iter().map(|guard| guard.thread.thread().clone());
             let wakers = threads.map(|thread| Waker::from(Arc::new(Unpark(thread))));
-            switching.heartbeat.set_guards(wakers.collect());
+            let apart = cores.iter().filter(|core| !loop_cores.contains(core)).count();
+            switching.heartbeat.set_guards(wakers.collect(), apart);
         }
         Ok(guard)
     }
@@ -264,6 +275,8 @@ impl Drop for Guard {
 
 /// Moves the calling thread to a core, with a priority above other work there.
 fn pin_and_prioritize(core: usize) {
+    // Older kernels delay a parked thread by the slack, real-time or not.
+    let _ = xdp::set_timer_slack(1);
     if let Err(error) = xdp::set_affinity(core) {
         warn!(%error, core, "a guard is not on a core of its own: on a busy machine it may pause peers too late");
     }
@@ -307,7 +320,8 @@ fn run_thread(
             let had_stalled = detector.stalled_ns() > 0;
             let state = watched.heartbeat.state();
             let now = clock();
-            let pause_refresh_ns = || switching.pause_refresh_ns(pause_frames.refresh_ns, now);
+            let PauseFrames { refresh_ns, cable_refresh_ns, .. } = *pause_frames;
+            let pause_refresh_ns = || switching.pause_refresh_ns(cable_refresh_ns, refresh_ns, now);
             let frames_wait = || watched.has_waiting_input(frames.wait(0));
             // A loop that fell asleep or started an iteration after its state was read has not
             // stalled.
@@ -332,7 +346,9 @@ fn run_thread(
             if had_stalled && detector.stalled_ns() == 0 {
                 *resumed = Some(state);
             }
-            next_check = next_check.min(detector.next_check(state, pause_refresh_ns(), now));
+            // While it is stalled its peers are paused, by this thread or another.
+            let refresh_ns = if detector.stalled_ns() > 0 { refresh_ns } else { pause_refresh_ns() };
+            next_check = next_check.min(detector.next_check(state, refresh_ns, now));
         }
         match next_check {
             // The next PFC frame ends the wait if its pause has to be refreshed before. While this
@@ -359,10 +375,13 @@ fn pause_peers(
         if let GuardedPort { frame: Some((frame, priorities)), refresh_ns, tap: Some(tap) } = port
             && ports.contains(number)
             && heartbeat.claim(number, *refresh_ns, clock())
-            && sender.send(tap.interface_index, frame).is_ok()
         {
-            heartbeat.record_sent(number, *priorities, clock());
-            has_sent = true;
+            // The other threads must know of the pause if this one is late to send.
+            heartbeat.announce_guard_pfc(clock());
+            if sender.send(tap.interface_index, frame).is_ok() {
+                heartbeat.record_sent(number, *priorities, clock());
+                has_sent = true;
+            }
         }
     }
     has_sent

@@ -129,7 +129,8 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         Some(taps) => {
             let (watched, settings) =
                 (watched(live.core_assignment(), &heartbeats, &ports), live.settings().switch);
-            let guard = Guard::start((watched, waiter.waker()), &settings, Vec::new(), &posts, clock)?;
+            let guard =
+                Guard::start((watched, waiter.waker()), &settings, Vec::new(), (&posts, cores), clock)?;
             taps.into_iter().for_each(|(slot, tap)| guard.add_port(slot, tap, &settings));
             Some(guard)
         }
@@ -270,7 +271,7 @@ fn taps(
         let Some(interface) = started.open_interface() else { continue };
         let mut fds = Vec::new();
         port.poll_fds(&mut fds);
-        taps.push((slot, PortTap { mac: interface.mac, interface_index: interface.index, fds }));
+        taps.push((slot, interface.tap(fds)));
     }
     Ok(Some(taps))
 }

@@ -1,6 +1,7 @@
-//! What a loop asks of the kernel: it sends, and it sleeps; and how often a daemon wakes that has
-//! nothing to do. (`stalls` has that no epoll set holds a port's socket, which would cost a
-//! callback for each frame.)
+//! What a loop asks of the kernel: it sends, and it sleeps (and wakes its guard for PFC on ports
+//! beyond 10G, which have none here); and how often a daemon wakes that has nothing to do.
+//! (`stalls` has that no epoll set holds a port's socket, which would cost a callback for each
+//! frame.)
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -56,8 +56,8 @@ pub struct Heartbeat {
     active_ports: AtomicU64,
     /// When the loop or the guard last sent PFC, or PAUSE; 0 if neither has.
     pfc_at: AtomicU64,
-    /// The threads of the guard, the first on a core that is not the loop's if there is one.
-    guards: OnceLock<Vec<Waker>>,
+    /// The threads of the guard, and how many of them, the first ones, are on cores without a loop.
+    guards: OnceLock<(Vec<Waker>, usize)>,
     reports: GuardReports,
 }
 
@@ -94,27 +94,39 @@ impl Heartbeat {
         Set64::from_bits(self.active_ports.load(Relaxed))
     }
 
-    /// Sets the threads of the guard, once.
-    pub fn set_guards(&self, threads: Vec<Waker>) {
-        let _ = self.guards.set(threads); // a loop has one guard
+    /// Sets the threads of the guard. The first `apart` of them are on cores without a loop.
+    /// Returns false if they were set before.
+    pub fn set_guards(&self, threads: Vec<Waker>, apart: usize) -> bool {
+        self.guards.set((threads, apart)).is_ok()
     }
 
-    /// Publishes that a PFC frame is about to leave, and wakes the first thread of the guard.
-    pub fn announce_pfc(&self, now: Instant) {
-        self.pfc_at.store(now.0.max(1), Release);
-        self.guards.get().and_then(|threads| threads.first()).into_iter().for_each(Waker::wake_by_ref);
+    /// Publishes that a PFC frame is about to leave, and wakes the guard's threads on other cores.
+    pub fn announce_pfc(&self, at: Instant) {
+        self.pfc_at.fetch_max(at.0.max(1), Release);
+        if let Some((threads, apart)) = self.guards.get() {
+            threads.iter().take(*apart).for_each(Waker::wake_by_ref);
+        }
     }
 
-    /// Wakes the other threads once the frame has left: they may take the loop's core meanwhile.
+    /// Wakes the threads on the loops' cores once the frame has left, as they would delay it.
     pub(crate) fn follow_up_pfc(&self) {
-        self.guards.get().into_iter().flatten().skip(1).for_each(Waker::wake_by_ref);
+        if let Some((threads, apart)) = self.guards.get() {
+            threads.iter().skip(*apart).for_each(Waker::wake_by_ref);
+        }
     }
 
-    /// Returns after which time a pause would be refreshed that may be in force: `refresh_ns`, the
-    /// shortest of all ports, if PFC was sent lately, else [`Nanos::MAX`].
-    pub fn pause_refresh_ns(&self, refresh_ns: Nanos, now: Instant) -> Nanos {
+    /// Publishes that the guard is about to send PFC, and wakes all its threads, which refresh it
+    /// should this one be late.
+    pub fn announce_guard_pfc(&self, at: Instant) {
+        self.announce_pfc(at);
+        self.follow_up_pfc();
+    }
+
+    /// Returns for which refresh of a pause the loop has to be watched: the shortest of all ports,
+    /// `paused_ns`, if PFC was sent lately, else `always_ns`.
+    pub fn pause_refresh_ns(&self, always_ns: Nanos, paused_ns: Nanos, now: Instant) -> Nanos {
         let sent_at = self.pfc_at.load(Acquire);
-        if sent_at != 0 && now.since(Instant(sent_at)) < PAUSED_NS { refresh_ns } else { Nanos::MAX }
+        if sent_at != 0 && now.since(Instant(sent_at)) < PAUSED_NS { paused_ns } else { always_ns }
     }
 
     /// Publishes that the loop goes to sleep and must refresh an XOFF at `refresh_at`. If it
@@ -168,12 +180,9 @@ impl Heartbeat {
         ports.into_iter().for_each(|port| self.reports.repeat_claim(port, before));
     }
 
-    /// Records that the guard has sent an XOFF for these priorities on a port, and wakes all its
-    /// threads, which refresh it.
+    /// Records that the guard has sent an XOFF for these priorities on a port.
     pub fn record_sent(&self, port: usize, priorities: Set8, at: Instant) {
         self.reports.record_sent(port, priorities, at);
-        self.pfc_at.store(at.0.max(1), Release);
-        self.guards.get().into_iter().flatten().for_each(Waker::wake_by_ref);
     }
 
     /// Takes what the guard has recorded; called once per iteration. Calls `reported` with a

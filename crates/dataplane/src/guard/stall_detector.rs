@@ -202,17 +202,19 @@ mod tests {
         );
     }
 
-    /// PFC is sent at 10 ms by the loop, and at 30 ms by the guard. No pause that needs close
-    /// checks lasts for more than 6 ms.
+    /// PFC is sent at 10 ms by the loop, and at 30 ms by the guard, whose time stays when the loop
+    /// announces a frame of earlier. No pause that needs close checks lasts for more than 6 ms.
     #[test]
     fn a_loop_is_watched_closely_while_a_pause_may_be_in_force() {
         let heartbeat = Heartbeat::default();
-        let refresh_ns = |ms: u64| heartbeat.pause_refresh_ns(112_000, Instant(ms * MS));
+        let refresh_ns = |ms: u64| heartbeat.pause_refresh_ns(Nanos::MAX, 112_000, Instant(ms * MS));
         assert_eq!(refresh_ns(9), Nanos::MAX);
         heartbeat.announce_pfc(Instant(10 * MS));
         assert_eq!((refresh_ns(10), refresh_ns(15), refresh_ns(16)), (112_000, 112_000, Nanos::MAX));
-        heartbeat.record_sent(0, Set8::of(3), Instant(30 * MS));
+        heartbeat.announce_guard_pfc(Instant(30 * MS));
+        heartbeat.announce_pfc(Instant(22 * MS));
         assert_eq!((refresh_ns(30), refresh_ns(35), refresh_ns(36)), (112_000, 112_000, Nanos::MAX));
+        assert_eq!(heartbeat.pause_refresh_ns(280_000, 112_000, Instant(36 * MS)), 280_000);
     }
 
     /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.

@@ -190,7 +190,7 @@ impl Iteration {
         }
         switch.tick(now, memory);
         for number in self.open.and(switch.ports_with_pfc(now)) {
-            moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
+            moved |= self.send_pfc(number, &mut ports[number], switch, memory, (now, clock));
         }
         for index in 0..count {
             let number = self.order.at(index);
@@ -268,14 +268,14 @@ impl Iteration {
         moved
     }
 
-    /// Sends the PFC frame that is due on a port.
+    /// Sends the PFC frame that is due on a port. The clock is read if there is one.
     pub fn send_pfc<P: Port>(
         &mut self,
         number: usize,
         port: &mut P,
         switch: &mut RecordedSwitch<impl BorrowMut<Switch>>,
         memory: &mut P::Memory,
-        now: Instant,
+        (now, clock): (Instant, &impl Fn() -> Instant),
     ) -> bool {
         if port.transmit_room() == 0 {
             return false;
@@ -283,7 +283,7 @@ impl Iteration {
         switch.transmit_pfc(number, now, memory, &mut self.outgoing);
         let moved = !self.outgoing.is_empty();
         if moved {
-            self.heartbeat.iter().for_each(|heartbeat| heartbeat.announce_pfc(now));
+            self.heartbeat.iter().for_each(|heartbeat| heartbeat.announce_pfc(clock()));
             port.transmit(memory, &mut self.outgoing);
             port.kick();
             self.heartbeat.iter().for_each(|heartbeat| heartbeat.follow_up_pfc());

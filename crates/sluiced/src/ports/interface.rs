@@ -3,12 +3,15 @@
 //! The kernel answers under RTNL, its lock of the network configuration, and so may take seconds
 //! while other programs change theirs. The control thread waits for that at the start only.
 
+use std::os::fd::RawFd;
+
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use wire::mac::MacAddr;
 use xdp::netlink::{Link, RouteSocket};
 
 use crate::ports::fsm::LinkState;
+use crate::stall_guard::PortTap;
 
 /// An interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +28,14 @@ pub struct Interface {
     pub speed_bps: Option<u64>,
     /// State of the interface and its carrier.
     pub state: LinkState,
+}
+
+impl Interface {
+    /// Returns what the guard needs of it, with the sockets of its port.
+    pub fn tap(&self, fds: Vec<RawFd>) -> PortTap {
+        let is_cable = !matches!(&self.kind, DeviceKind::Software(kind) if kind == "veth");
+        PortTap { mac: self.mac, interface_index: self.index, fds, is_cable }
+    }
 }
 
 /// Kind of an interface.

@@ -23,7 +23,7 @@ use crate::ports::interface::{DeviceKind, Interface};
 use crate::ports::link_monitor::LinkEvent;
 use crate::ports::vhost::{self, VhostSockets};
 use crate::ports::worker::{Assignment, PortWorker, TaskResult};
-use crate::stall_guard::{Guard, PortTap};
+use crate::stall_guard::Guard;
 
 /// Interval of the queries of all interfaces.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -492,9 +492,7 @@ impl PortSupervisor {
         match &port.interface {
             // A queue that no loop reads loses nothing.
             Some(interface) if interface.kind == DeviceKind::VhostUser => {}
-            Some(Interface { mac, index, .. }) => {
-                guard.add_port(slot, PortTap { mac: *mac, interface_index: *index, fds }, &settings());
-            }
+            Some(interface) => guard.add_port(slot, interface.tap(fds), &settings()),
             None => warn!(interface = port.details.interface, "the guard cannot send PFC for this port"),
         }
     }

@@ -55,10 +55,14 @@ struct Watched {
 impl Watched {
     /// `on_read` is called at each reading of the clock.
     fn new(on_read: impl Fn(&Heartbeat) + Clone + Send + 'static) -> Self {
-        Self::at_speed("10G", on_read)
+        Self::on_ports(("10G", false), on_read)
     }
 
-    fn at_speed(speed: &str, on_read: impl Fn(&Heartbeat) + Clone + Send + 'static) -> Self {
+    /// With ports of this speed, which are cables or veths.
+    fn on_ports(
+        (speed, is_cable): (&str, bool),
+        on_read: impl Fn(&Heartbeat) + Clone + Send + 'static,
+    ) -> Self {
         unshare(CloneFlags::CLONE_NEWNET).expect("needs root");
         assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
         let settings = config::parse("test.toml", &FILE.replace("10G", speed)).unwrap().switch;
@@ -67,6 +71,7 @@ impl Watched {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             interface_index: LOOPBACK,
             fds: vec![ring.as_raw_fd()],
+            is_cable,
         });
         let heartbeat = Arc::new(Heartbeat::default());
         let all = Set64::first_n(PORTS);
@@ -87,7 +92,7 @@ impl Watched {
         let (serves, pauses) = (Set64::EMPTY, Set64::of(1));
         let io = GuardedLoop { heartbeat: io_heartbeat.clone(), serves, pauses, channels: Vec::new() };
         let loops = (vec![watched, io], Waker::noop().clone());
-        let guard = Guard::start(loops, &settings, taps.collect(), &[0, 0], read).unwrap();
+        let guard = Guard::start(loops, &settings, taps.collect(), (&[0, 0], &[0]), read).unwrap();
         let rings = rings.into_iter().map(File::from).collect();
         Self { heartbeat, io_heartbeat, clock, reads, guard, settings, rings, readers }
     }
@@ -107,9 +112,9 @@ impl Watched {
 
     /// Waits until both threads have checked the loops at the present time.
     fn until_checked(&self) {
-        // A check reads the clock once for each loop. Of four readings one check is a whole one.
+        // A check reads the clock once for each loop, and twice for each frame that it sends.
         let from = self.reads.lock().unwrap().clone();
-        let has_checked = |(thread, reads): (&String, &u64)| *reads >= from.get(thread).unwrap_or(&0) + 4;
+        let has_checked = |(thread, reads): (&String, &u64)| *reads >= from.get(thread).unwrap_or(&0) + 8;
         wait_for(|| {
             let now = self.reads.lock().unwrap();
             now.len() == 2 && now.iter().all(has_checked)
@@ -168,7 +173,7 @@ fn a_stalled_loop_has_one_xoff_a_refresh_sent_to_each_peer_that_sends() {
 /// At 100 Gbit/s a pause lasts for 335 µs, less than it takes to know a stall without one.
 #[test]
 fn a_short_pause_is_refreshed_once_there_is_one() {
-    let mut watched = Watched::at_speed("100G", |_| ());
+    let mut watched = Watched::on_ports(("100G", false), |_| ());
     watched.receive(0);
     let refresh_ns = PfcTiming::from_settings(&watched.settings.ports[0]).refresh_ns();
     assert!((GUARD_REFRESH_NS..STALL_NS / 2).contains(&refresh_ns), "{refresh_ns}");
@@ -188,6 +193,30 @@ fn a_short_pause_is_refreshed_once_there_is_one() {
     watched.until_sent(2);
 }
 
+/// The peer on a cable may send at 100 Gbit/s, so its loop is always watched closely.
+#[test]
+fn a_loop_with_a_cable_is_watched_closely_without_a_pause() {
+    let mut watched = Watched::on_ports(("100G", true), |_| ());
+    watched.receive(0);
+    let refresh_ns = PfcTiming::from_settings(&watched.settings.ports[0]).refresh_ns();
+    watched.heartbeat.beat(watched.now());
+    watched.pass(refresh_ns - 1);
+    watched.until_checked();
+    assert_eq!(frames_sent(), 0);
+    watched.pass(1);
+    watched.until_sent(1);
+}
+
+/// A PFC frame ends the wait of a thread: the guard has passed its threads to the switching core.
+#[test]
+fn a_pfc_frame_wakes_a_parked_thread() {
+    let watched = Watched::new(|_| ());
+    assert!(!watched.heartbeat.set_guards(Vec::new(), 0), "the guard has set its threads");
+    let parked = std::thread::spawn(std::thread::park);
+    Waker::from(Arc::new(Unpark(parked.thread().clone()))).wake();
+    wait_for(|| parked.is_finished());
+}
+
 thread_local! {
     /// How often this thread has read the clock.
     static READS: Cell<u64> = const { Cell::new(0) };
@@ -205,6 +234,7 @@ fn a_loop_that_goes_to_sleep_between_two_readings_has_not_stalled() {
     });
     watched.receive(0);
     for _ in 0..5 {
+        watched.pass(1); // an iteration of a time of its own
         watched.heartbeat.beat(Instant(watched.now().0 - STALL_NS));
         watched.until_checked();
     }
@@ -254,6 +284,7 @@ fn a_port_that_was_removed_is_paused_no_more_and_one_that_is_added_is() {
         mac: MacAddr([2, 0, 0, 0, 0, 2]),
         interface_index: LOOPBACK,
         fds: vec![watched.readers[1].as_raw_fd()],
+        is_cable: false,
     };
     watched.guard.add_port(1, tap, &watched.settings);
     watched.until_sent(2);
