@@ -97,7 +97,8 @@ impl Heartbeat {
     /// Sets the threads of the guard. The first `apart` of them are on cores without a loop.
     /// Returns false if they were set before.
     pub fn set_guards(&self, threads: Vec<Waker>, apart: usize) -> bool {
-        self.guards.set((threads, apart)).is_ok()
+        // The loop's core may be needed for the receiver of the frame: one thread comes before it.
+        self.guards.set((threads, apart.max(1))).is_ok()
     }
 
     /// Publishes that a PFC frame is about to leave, and wakes the guard's threads on other cores.

@@ -189,8 +189,15 @@ impl Iteration {
             }
         }
         switch.tick(now, memory);
-        for number in self.open.and(switch.ports_with_pfc(now)) {
-            moved |= self.send_pfc(number, &mut ports[number], switch, memory, (now, clock));
+        let with_pfc = self.open.and(switch.ports_with_pfc(now));
+        if let Some(heartbeat) = self.heartbeat.as_ref().filter(|_| !with_pfc.is_empty()) {
+            heartbeat.announce_pfc(clock());
+        }
+        for number in with_pfc {
+            moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
+        }
+        if let Some(heartbeat) = self.heartbeat.as_ref().filter(|_| !with_pfc.is_empty()) {
+            heartbeat.follow_up_pfc();
         }
         for index in 0..count {
             let number = self.order.at(index);
@@ -268,14 +275,14 @@ impl Iteration {
         moved
     }
 
-    /// Sends the PFC frame that is due on a port. The clock is read if there is one.
+    /// Sends the PFC frame that is due on a port.
     pub fn send_pfc<P: Port>(
         &mut self,
         number: usize,
         port: &mut P,
         switch: &mut RecordedSwitch<impl BorrowMut<Switch>>,
         memory: &mut P::Memory,
-        (now, clock): (Instant, &impl Fn() -> Instant),
+        now: Instant,
     ) -> bool {
         if port.transmit_room() == 0 {
             return false;
@@ -283,10 +290,8 @@ impl Iteration {
         switch.transmit_pfc(number, now, memory, &mut self.outgoing);
         let moved = !self.outgoing.is_empty();
         if moved {
-            self.heartbeat.iter().for_each(|heartbeat| heartbeat.announce_pfc(clock()));
             port.transmit(memory, &mut self.outgoing);
             port.kick();
-            self.heartbeat.iter().for_each(|heartbeat| heartbeat.follow_up_pfc());
         }
         moved
     }

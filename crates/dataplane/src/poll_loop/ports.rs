@@ -56,7 +56,7 @@ impl<P: Port> PollLoop<P> {
         // Each time: what was received meanwhile may have put a priority into XOFF again.
         self.switch.release_peer(port);
         let (rings, memory) = (&mut self.ports[port], &mut self.memory);
-        self.iteration.send_pfc(port, rings, &mut self.switch, memory, (now, &|| now));
+        self.iteration.send_pfc(port, rings, &mut self.switch, memory, now);
         let is_released = self.switch.is_peer_released(port);
         if !is_released && !is_late(since, now) && self.ports[port].is_up() {
             return false;
